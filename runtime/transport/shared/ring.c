@@ -223,6 +223,8 @@ static const char *check_line(const struct weft__channel *channel, const struct 
         line->kind == WEFT__FAIL || line->kind == WEFT__NEWS || line->kind == WEFT__GIVEN_UP;
     if (line->kind >= WEFT__RECEIVE)
         return "a message is of no kind";
+    if (line->kind == WEFT__LEFT && !line->part)
+        return "no part has been left";
     if (line->kind == WEFT__DATA)
         return line->bytes > channel->layout.eager_bytes ? "a message is too long" : NULL;
     if (weft__has_payload(line->kind) && line->bytes > WEFT__NEWS_BYTES)

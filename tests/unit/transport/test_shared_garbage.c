@@ -39,6 +39,7 @@ enum { SIZE = 4, MAD = SIZE - 1, EXCHANGES = 30, WRITES = 4000, BURST = 40 };
 struct madness {
     uint64_t seed;
     int everywhere; /* not only over what is its own to write */
+    int leaves;     /* it says of no part that it has left it, and nothing else */
 };
 
 static uint64_t mixed(uint64_t x)
@@ -62,7 +63,7 @@ struct rogue {
     uint64_t state;
     struct weft__layout layout;
     char *regions[SIZE]; /* by member */
-    int everywhere;
+    int everywhere, leaves;
 };
 
 /* The regions that are mapped here, all of each writable or not: the kernel lists them. */
@@ -157,6 +158,13 @@ static void plausible_line(struct rogue *rogue, int from, int to)
     line->part = (uint16_t)extreme(rogue);
     line->turn = (uint8_t)extreme(rogue);
     line->kind = draw_kind(rogue);
+    if (rogue->leaves) { /* of a run that the reader may have */
+        line->kind = WEFT__LEFT;
+        line->part = 0;
+        line->tag = 1;
+        line->object = draw(&rogue->state, 4);
+        line->version = draw(&rogue->state, EXCHANGES);
+    }
     atomic_store(&line->sequence, weft__line_sequence(position));
     struct weft__shared_region *head = (void *)region;
     atomic_fetch_or(&head->summary[0], UINT64_C(1) << from);
@@ -213,7 +221,7 @@ static void write_noise(struct rogue *rogue)
 
 static void scribble(struct rogue *rogue)
 {
-    switch (draw(&rogue->state, 4)) {
+    switch (rogue->leaves ? 3 : draw(&rogue->state, 4)) {
     case 0:
         write_number(rogue);
         break;
@@ -231,8 +239,10 @@ static void scribble(struct rogue *rogue)
 /* It ends without a word; what it has broken of its own does not matter. */
 static void be_mad(struct forked_rank *self, const struct madness *madness)
 {
-    struct rogue rogue = {
-        .self = self, .state = mixed(madness->seed), .everywhere = madness->everywhere};
+    struct rogue rogue = {.self = self,
+                          .state = mixed(madness->seed),
+                          .everywhere = madness->everywhere,
+                          .leaves = madness->leaves};
     find_regions(&rogue);
     const struct weft__shared_region *own = (void *)rogue.regions[MAD];
     struct weft__channel_config config = {.size = SIZE,
@@ -359,11 +369,11 @@ static int one_rank(struct forked_rank *self, void *user)
     return 0;
 }
 
-static void play(uint64_t seeds, int everywhere)
+static void play(uint64_t seeds, int everywhere, int leaves)
 {
     char text[FORKED_TEXT + 100];
     for (uint64_t seed = 0; seed < seeds; seed++) {
-        struct madness madness = {.seed = seed, .everywhere = everywhere};
+        struct madness madness = {.seed = seed, .everywhere = everywhere, .leaves = leaves};
         struct forked *forked = forked_start(SIZE, one_rank, &madness);
         forked->killed[MAD] = 1; /* its own library may crash */
         cr_expect(!forked_end(forked, text, sizeof text), "seed %d: %s", (int)seed, text);
@@ -372,10 +382,15 @@ static void play(uint64_t seeds, int everywhere)
 
 Test(shared_garbage, who_does_not_need_the_broken_one_goes_on)
 {
-    play(100, 0);
+    play(100, 0, 0);
 }
 
 Test(shared_garbage, memory_stays_sane_whatever_is_written)
 {
-    play(60, 1);
+    play(60, 1, 0);
+}
+
+Test(shared_garbage, who_leaves_what_is_no_part_fails_no_run)
+{
+    play(20, 0, 1);
 }
