@@ -278,7 +278,7 @@ static void add_lanes(const float *lanes, size_t count, float *sums)
 {
     for (size_t i = 0; i + 8 <= count; i += 8)
         add_eight(lanes + i * WEFT__LANES, sums + i);
-    if (count < 8)
+    if (count > 0 && count < 8)
         add_less_than_eight(lanes, count, sums);
     else if (count % 8 > 0) /* some of them again */
         add_eight(lanes + (count - 8) * WEFT__LANES, sums + count - 8);

@@ -149,20 +149,24 @@ static inline void decode_block(int bits, int add, float norm, const uint8_t *co
 static inline void encode(int bits, const struct weft__quantise_draw *made, uint32_t at,
                           const float *values, size_t count, uint8_t *codes)
 {
-    const struct weft__quantise_draw draw = *made;
+#ifdef __SANITIZE_ADDRESS__ /* whose stack is not aligned for vectors of 64 bytes */
+    const struct weft__quantise_draw *const draw = made;
+#else
+    const struct weft__quantise_draw copy = *made, *const draw = &copy;
+#endif
     const size_t bytes = (size_t)(BLOCK / 8 * bits);
     float last[BLOCK] = {0};
     uint8_t coded[BLOCK];
 
     for (; count >= BLOCK; count -= BLOCK) {
-        encode_block(bits, &draw, at, values, codes);
+        encode_block(bits, draw, at, values, codes);
         at += BLOCK;
         values += BLOCK;
         codes += bytes;
     }
     if (count > 0) {
         memcpy(last, values, count * sizeof *values);
-        encode_block(bits, &draw, at, last, coded);
+        encode_block(bits, draw, at, last, coded);
         memcpy(codes, coded, (count * (size_t)bits + 7) / 8);
     }
 }

@@ -32,7 +32,7 @@ struct story {
     struct weft_compressed_average_config compressed;
     struct weft_gradiveq_config gradiveq;
     struct weft_powersgd_config powersgd;
-    int apart; /* a step that failed had ended on some ranks, and on others not */
+    _Atomic int apart; /* a step that failed had ended on some ranks, and on others not */
     int given_cost;
     uint64_t moment_ns[MOST]; /* when a rank dies; 0: never */
     int leaves_at[MOST];      /* so many calls of its, after which a rank leaves; 0: never */
