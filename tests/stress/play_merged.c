@@ -409,17 +409,21 @@ static int restart(struct play_object *object, struct actor *actor)
     int status = weft_gradients_get_state(actor->gradients, &state);
     if (status != WEFT_OK)
         return status;
-    void *const copies[] = {
-        copy_of(state.agreed, state.agreed_count * sizeof *state.agreed),
-        copy_of(state.residual, state.residual ? merged->elements * sizeof(float) : 0),
-        copy_of(state.regions, state.region_count * sizeof *state.regions),
-        copy_of(state.words, state.word_count * sizeof *state.words),
-        copy_of(state.numbers, state.number_count * sizeof *state.numbers)};
+    const size_t bytes = merged->elements * sizeof(float), votes = merged->config.layer_count;
+    void *const copies[] = {copy_of(state.agreed, state.agreed_count * sizeof *state.agreed),
+                            copy_of(state.residual, state.residual ? bytes : 0),
+                            copy_of(state.velocity, state.velocity ? bytes : 0),
+                            copy_of(state.regions, state.region_count * sizeof *state.regions),
+                            copy_of(state.words, state.word_count * sizeof *state.words),
+                            copy_of(state.numbers, state.number_count * sizeof *state.numbers),
+                            copy_of(state.votes, state.votes ? votes : 0)};
     state.agreed = copies[0];
     state.residual = state.residual ? copies[1] : NULL;
-    state.regions = state.regions ? copies[2] : NULL;
-    state.words = state.words ? copies[3] : NULL;
-    state.numbers = state.numbers ? copies[4] : NULL;
+    state.velocity = state.velocity ? copies[2] : NULL;
+    state.regions = state.regions ? copies[3] : NULL;
+    state.words = state.words ? copies[4] : NULL;
+    state.numbers = state.numbers ? copies[5] : NULL;
+    state.votes = state.votes ? copies[6] : NULL;
     config.tensors = actor->tensors;
     config.state = &state;
     /* Where one has been away for longer than others leave for, they do not come any more. */
