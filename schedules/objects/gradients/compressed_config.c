@@ -1,50 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups that are summed in fewer bits: how. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "schedules/objects/gradients/compressed.h"
 
-#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
-
-/* What is wrong with a member of config->compressed. */
-static int retell(const char *who, int status)
-{
-    char text[320];
-    snprintf(text, sizeof text, "%s", weft_error_text());
-    const char *member = strstr(text, "config->");
-    return member ? weft_error_set(status, "%.*sconfig->compressed->%s", (int)(member - text), text,
-                                   member + strlen("config->"))
-                  : weft_error_set(status, "%s: %s", who, text);
-}
-
-static int check_repeated(const char *who, const struct weft_compressed_average_config *config)
-{
-    if (config->dtype)
-        return REFUSE("%s: config->compressed->dtype is %d, expected 0: config->dtype says it", who,
-                      (int)config->dtype);
-    if (config->tensors || config->tensor_count)
-        return REFUSE("%s: config->compressed->tensors is %s, of %zu, expected NULL, of 0: "
-                      "config->tensors says it",
-                      who, config->tensors ? "given" : "NULL", config->tensor_count);
-    const char *set = config->sum           ? "sum"
-                      : config->deadline_ns ? "deadline_ns"
-                      : config->meet_ns     ? "meet_ns"
-                      : config->leave_ns    ? "leave_ns"
-                      : config->state       ? "state"
-                                            : NULL;
-    return set ? REFUSE("%s: config->compressed->%s is given, expected 0", who, set) : WEFT_OK;
-}
-
 int weft__gradients_compressed_check(const char *who, const struct weft_gradients_config *config,
                                      const struct weft_compressed_average_config *compressed)
 {
+    const struct weft__gradients_repeated repeated = {
+        "compressed",
+        compressed->dtype,
+        compressed->tensors,
+        compressed->tensor_count,
+        compressed->sum           ? "sum"
+        : compressed->deadline_ns ? "deadline_ns"
+        : compressed->meet_ns     ? "meet_ns"
+        : compressed->leave_ns    ? "leave_ns"
+        : compressed->state       ? "state"
+                                  : NULL,
+    };
     int status = weft__compressed_average_check(who, compressed);
     if (!status && config->tensors)
         status = weft__compressed_average_check_shapes(who, config->tensors, config->tensor_count,
                                                        compressed->shapes);
-    return status ? retell(who, status) : check_repeated(who, compressed);
+    return status ? weft__gradients_retell(status, who, "config", "compressed")
+                  : weft__gradients_check_repeated(who, &repeated);
 }
 
 static int copy_lists(struct weft_gradients *g,

@@ -296,13 +296,27 @@ int weft__gradients_exchange(struct weft_gradients *g, const char *template_name
                              struct weft_template_params *params, const char *slot, void *data,
                              struct weft__gradients_traffic *traffic, struct weft_run **run);
 
+/* ---- config.c ---- */
+
+/* Another function has refused its argument `from`: tells it as the member that it is here. */
+int weft__gradients_retell(int status, const char *who, const char *from, const char *member);
+
+/* What the configuration of an average of groups must leave to weft_gradients_config. */
+struct weft__gradients_repeated {
+    const char *member; /* of that: "sparse" */
+    weft_dtype_t dtype;
+    const struct weft_piece *tensors;
+    size_t tensor_count;
+    const char *given; /* another member that is given; or NULL */
+};
+
+int weft__gradients_check_repeated(const char *who,
+                                   const struct weft__gradients_repeated *repeated);
+
 /* ---- sparse.c ---- */
 
-/* WEFT_OK if it says how groups are made sparse, and nothing that weft_gradients_config says, and
- * if the state is one of the method. */
-int weft__gradients_sparse_check(const char *who, const struct weft_sparse_average_config *config,
-                                 weft_gradients_method_t method,
-                                 const struct weft_gradients_state *state);
+/* WEFT_OK if it says how groups are made sparse, and nothing that weft_gradients_config says. */
+int weft__gradients_sparse_check(const char *who, const struct weft_sparse_average_config *config);
 /* What all ranks must give alike: up to 3 settings. Returns how many. */
 size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *config,
                                        struct weft__setting settings[]);

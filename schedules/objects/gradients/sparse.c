@@ -7,13 +7,10 @@
  * (Ok-Topk) too.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "schedules/objects/gradients/members.h"
 #include "schedules/objects/sparse_average/member.h"
-
-#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
 #define DENSITY 0.001 /* of sparse averages, by default */
 
@@ -25,82 +22,23 @@ struct own {
 
 /* ---- the configuration ---- */
 
-/* What is wrong with a sparse average's configuration, as a member of config. */
-static int check_average(const char *who, const struct weft_sparse_average_config *config)
+int weft__gradients_sparse_check(const char *who, const struct weft_sparse_average_config *config)
 {
-    char text[320];
+    const struct weft__gradients_repeated repeated = {
+        "sparse",
+        config->dtype,
+        config->tensors,
+        config->tensor_count,
+        config->scope         ? "scope"
+        : config->deadline_ns ? "deadline_ns"
+        : config->meet_ns     ? "meet_ns"
+        : config->leave_ns    ? "leave_ns"
+        : config->state       ? "state"
+                              : NULL,
+    };
     int status = weft__sparse_average_check(who, config);
-    if (!status)
-        return WEFT_OK;
-    snprintf(text, sizeof text, "%s", weft_error_text());
-    const char *member = strstr(text, "config->");
-    return member ? weft_error_set(status, "%.*sconfig->sparse->%s", (int)(member - text), text,
-                                   member + strlen("config->"))
-                  : status;
-}
-
-static int check_state(const char *who, const struct weft_sparse_average_config *config,
-                       weft_gradients_method_t method, const struct weft_gradients_state *state)
-{
-    if (state->region_count && !state->regions)
-        return REFUSE("%s: config->state->regions is NULL, expected %zu words", who,
-                      state->region_count);
-    if (method == WEFT_GRADIENTS_DENSE &&
-        (state->residual || state->velocity || state->unsent || state->regions))
-        return REFUSE("%s: config->state has %s, expected NULL with WEFT_GRADIENTS_DENSE", who,
-                      state->residual   ? "residual"
-                      : state->velocity ? "velocity"
-                      : state->unsent   ? "unsent"
-                                        : "regions");
-    if (state->word_count && !state->words)
-        return REFUSE("%s: config->state->words is NULL, expected %zu words", who,
-                      state->word_count);
-    if (state->number_count && !state->numbers)
-        return REFUSE("%s: config->state->numbers is NULL, expected %zu numbers", who,
-                      state->number_count);
-    if (method != WEFT_GRADIENTS_COMPRESSED && (state->words || state->numbers || state->votes))
-        return REFUSE("%s: config->state->%s is given, expected NULL but with "
-                      "WEFT_GRADIENTS_COMPRESSED",
-                      who, state->words ? "words" : "numbers");
-    if (method == WEFT_GRADIENTS_COMPRESSED && (state->velocity || state->regions))
-        return REFUSE("%s: config->state->%s is given, expected NULL with "
-                      "WEFT_GRADIENTS_COMPRESSED",
-                      who, state->velocity ? "velocity" : "regions");
-    if (method == WEFT_GRADIENTS_SPARSE && state->velocity && config->momentum == 0)
-        return REFUSE("%s: config->state->velocity is given, expected NULL with "
-                      "config->sparse->momentum 0",
-                      who);
-    if (state->unsent && !state->failed)
-        return REFUSE("%s: config->state->unsent is given, expected NULL but of an object that has "
-                      "failed",
-                      who);
-    return WEFT_OK;
-}
-
-int weft__gradients_sparse_check(const char *who, const struct weft_sparse_average_config *config,
-                                 weft_gradients_method_t method,
-                                 const struct weft_gradients_state *state)
-{
-    int status = check_state(who, config, method, state);
-    if (status)
-        return status;
-    status = check_average(who, config);
-    if (status)
-        return status;
-    if (config->dtype)
-        return REFUSE("%s: config->sparse->dtype is %d, expected 0: config->dtype says it", who,
-                      (int)config->dtype);
-    if (config->tensors || config->tensor_count)
-        return REFUSE("%s: config->sparse->tensors is %s, of %zu, expected NULL, of 0: "
-                      "config->tensors says it",
-                      who, config->tensors ? "given" : "NULL", config->tensor_count);
-    const char *set = config->scope         ? "scope"
-                      : config->deadline_ns ? "deadline_ns"
-                      : config->meet_ns     ? "meet_ns"
-                      : config->leave_ns    ? "leave_ns"
-                      : config->state       ? "state"
-                                            : NULL;
-    return set ? REFUSE("%s: config->sparse->%s is given, expected 0", who, set) : WEFT_OK;
+    return status ? weft__gradients_retell(status, who, "config", "sparse")
+                  : weft__gradients_check_repeated(who, &repeated);
 }
 
 size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *config,

@@ -427,7 +427,7 @@ static int refuse(struct weft_context *context, void *user)
     job_init(&job, context);
     job.config.method = WEFT_GRADIENTS_COMPRESSED;
     trial->powersgd.least_ratio = -1;
-    refused(&job, trial, "config->compressed->powersgd->least_ratio is -1");
+    refused(&job, trial, "weft_gradients_create: config->compressed->powersgd->least_ratio is -1");
     trial->powersgd.least_ratio = 0.1;
     trial->compressed.deadline_ns = 1;
     refused(&job, trial, "config->compressed->deadline_ns");
@@ -459,7 +459,16 @@ static int refuse(struct weft_context *context, void *user)
     state.words = (const uint64_t[]){0};
     state.word_count = 1;
     job.config.method = WEFT_GRADIENTS_DENSE;
-    refused(&job, trial, "config->state->words");
+    refused(&job, trial, "config->state->words is given, expected NULL but with");
+    state.words = NULL;
+    state.word_count = 0;
+    state.numbers = zeros;
+    state.number_count = 1;
+    refused(&job, trial, "config->state->numbers is given, expected NULL but with");
+    state.numbers = NULL;
+    state.number_count = 0;
+    state.votes = (const unsigned char[JOB_LAYERS]){0};
+    refused(&job, trial, "config->state->votes is given, expected NULL but with");
     free(trial);
     return WEFT_OK;
 }
