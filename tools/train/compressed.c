@@ -26,11 +26,7 @@ struct compressed {
     struct weft_compressed_average *average;
     enum train_compression compression;
     size_t tensors;
-    /** Sums over compressed steps, and how many had a loss. */
-    uint64_t steps;
-    double bits;
-    uint64_t losses;
-    double loss;
+    struct train_compression_tally tally;
 };
 
 /* ---- what was asked for ---- */
@@ -202,15 +198,9 @@ static int make(void **state, const struct train_setup *setup, enum train_compre
 static int count(struct compressed *compressed, int status,
                  const struct weft_compressed_average_result *result)
 {
-    if (status != WEFT_OK || result->phase != WEFT_COMPRESSED_COMPRESSED)
-        return status;
-    compressed->steps++;
-    compressed->bits += result->bits;
-    if (result->loss >= 0.0) {
-        compressed->losses++;
-        compressed->loss += result->loss;
-    }
-    return WEFT_OK;
+    if (status == WEFT_OK && result->phase == WEFT_COMPRESSED_COMPRESSED)
+        train_compression_count(&compressed->tally, result->bits, result->loss);
+    return status;
 }
 
 static int compressed_step(void *state, uint64_t step)
@@ -246,19 +236,64 @@ static const char *compressed_phase(void *state)
     return weft_compressed_phase_name(weft_compressed_average_phase(compressed->average));
 }
 
-/* How GradiVeQ compresses each tensor that it does not send as it is. */
-static int list_projections(const struct compressed *compressed, struct train_compressed *result)
+static int get_tensor(void *object, size_t tensor, struct weft_gradiveq_tensor *info)
+{
+    return weft_compressed_average_get_tensor(object, tensor, info);
+}
+
+static int compressed_describe(void *state, struct train_compressed *result)
+{
+    const struct compressed *compressed = state;
+    const int projects = compressed->compression == TRAIN_COMPRESS_GRADIVEQ;
+    struct weft_compressed_average_stats stats = {.struct_size = sizeof stats};
+    int status = weft_compressed_average_get_stats(compressed->average, &stats);
+
+    if (status == WEFT_OK)
+        status =
+            train_compression_describe(&compressed->tally, compressed->tensors,
+                                       projects ? get_tensor : NULL, compressed->average, result);
+    if (status != WEFT_OK)
+        return status;
+    result->phases = stats.phases;
+    result->ended_early = stats.ended_early;
+    result->pca_seconds = (double)stats.pca_ns * 1e-9;
+    return WEFT_OK;
+}
+
+void train_compressed_free(struct train_compressed *compressed)
+{
+    weft_memory_free(compressed->projections);
+    memset(compressed, 0, sizeof *compressed);
+}
+
+void train_compression_count(struct train_compression_tally *tally, double bits, double loss)
+{
+    tally->steps++;
+    tally->bits += bits;
+    if (loss >= 0.0) {
+        tally->losses++;
+        tally->loss += loss;
+    }
+}
+
+int train_compression_describe(const struct train_compression_tally *tally, size_t tensors,
+                               train_get_tensor_fn get, void *object,
+                               struct train_compressed *result)
 {
     struct weft_gradiveq_tensor tensor = {.struct_size = sizeof tensor};
     int status = WEFT_OK;
 
-    if (compressed->compression != TRAIN_COMPRESS_GRADIVEQ)
+    memset(result, 0, sizeof *result);
+    result->steps = tally->steps;
+    result->ratio = tally->bits > 0.0 ? 32.0 * (double)tally->steps / tally->bits : 0.0;
+    result->loss = tally->losses ? tally->loss / (double)tally->losses : -1.0;
+    if (!get)
         return WEFT_OK;
-    result->projections = weft_memory_alloc(compressed->tensors, sizeof *result->projections);
+    result->projections = weft_memory_alloc(tensors + 1, sizeof *result->projections);
     if (!result->projections)
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of projections");
-    for (size_t i = 0; i < compressed->tensors && status == WEFT_OK; i++) {
-        status = weft_compressed_average_get_tensor(compressed->average, i, &tensor);
+        status = weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of projections");
+    for (size_t i = 0; i < tensors && status == WEFT_OK; i++) {
+        status = get(object, i, &tensor);
         if (status != WEFT_OK || tensor.slice == 0)
             continue;
         result->projections[result->projection_count++] =
@@ -269,35 +304,9 @@ static int list_projections(const struct compressed *compressed, struct train_co
                                       .components = tensor.components,
                                       .loss = tensor.loss};
     }
-    return status;
-}
-
-static int compressed_describe(void *state, struct train_compressed *result)
-{
-    const struct compressed *compressed = state;
-    struct weft_compressed_average_stats stats = {.struct_size = sizeof stats};
-    int status = weft_compressed_average_get_stats(compressed->average, &stats);
-
-    if (status != WEFT_OK)
-        return status;
-    memset(result, 0, sizeof *result);
-    result->steps = compressed->steps;
-    result->ratio =
-        compressed->bits > 0.0 ? 32.0 * (double)compressed->steps / compressed->bits : 0.0;
-    result->loss = compressed->losses ? compressed->loss / (double)compressed->losses : -1.0;
-    result->phases = stats.phases;
-    result->ended_early = stats.ended_early;
-    result->pca_seconds = (double)stats.pca_ns * 1e-9;
-    status = list_projections(compressed, result);
     if (status != WEFT_OK)
         train_compressed_free(result);
     return status;
-}
-
-void train_compressed_free(struct train_compressed *compressed)
-{
-    weft_memory_free(compressed->projections);
-    memset(compressed, 0, sizeof *compressed);
 }
 
 static int compressed_leave(const struct train_options *options, int ranks, uint64_t step,

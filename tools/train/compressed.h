@@ -26,6 +26,27 @@ int train_compressed_config_create(struct train_compressed_config *config,
 
 void train_compressed_config_free(struct train_compressed_config *config);
 
+/** What compression has come to, of the steps in which something was compressed. */
+struct train_compression_tally {
+    uint64_t steps;
+    /** Sums over them, and how many had a loss. */
+    double bits;
+    uint64_t losses;
+    double loss;
+};
+
+/** Counts a step. @param loss -1: not known. */
+void train_compression_count(struct train_compression_tally *tally, double bits, double loss);
+
+/** How a tensor of an object is compressed: WEFT_OK, or why it is not told. */
+typedef int (*train_get_tensor_fn)(void *object, size_t tensor, struct weft_gradiveq_tensor *info);
+
+/** Fills in the counts, and the tensors that @p get says are projected; others are sent whole.
+ *  @param get NULL: none is projected. @param result zeroed after an error. */
+int train_compression_describe(const struct train_compression_tally *tally, size_t tensors,
+                               train_get_tensor_fn get, void *object,
+                               struct train_compressed *result);
+
 /** GradiVeQ's phases: what was typed, or the paper's, shortened so that a training has several. */
 struct train_phase_lengths {
     uint64_t warmup_steps;

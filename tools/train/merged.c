@@ -39,11 +39,7 @@ struct merged {
     double hidden_ns;
     enum train_compression compression;
     size_t tensors;
-    /** Sums over steps in which groups were compressed, and how many had a loss. */
-    uint64_t compressed_steps;
-    double bits;
-    uint64_t losses;
-    double loss;
+    struct train_compression_tally tally;
 };
 
 static int make_object(struct merged *merged, const struct train_setup *setup,
@@ -146,14 +142,6 @@ static void keep(struct merged *merged, const struct merged *before, uint64_t ne
         merged->kept[l] = before->steps > next || before->kept[l] || (before->begun && kept[l]);
 }
 
-static void take_counts(struct merged *merged, const struct merged *before)
-{
-    merged->compressed_steps = before->compressed_steps;
-    merged->bits = before->bits;
-    merged->losses = before->losses;
-    merged->loss = before->loss;
-}
-
 static int merged_again(void **state, const struct train_setup *setup)
 {
     struct weft_gradients_state saved = {.struct_size = sizeof saved};
@@ -164,8 +152,9 @@ static int merged_again(void **state, const struct train_setup *setup)
         status = make(state, setup, &saved);
     if (status != WEFT_OK)
         return status;
-    keep(*state, before, setup->step, saved.kept);
-    take_counts(*state, before);
+    struct merged *merged = *state;
+    keep(merged, before, setup->step, saved.kept);
+    merged->tally = before->tally;
     merged_destroy(before);
     return WEFT_OK;
 }
@@ -205,12 +194,8 @@ static int count_step(struct merged *merged)
         return status;
     merged->communication_ns += (double)result.communication_ns;
     merged->hidden_ns += (double)result.hidden_ns;
-    if (result.compressed_groups > 0) {
-        merged->compressed_steps++;
-        merged->bits += result.bits;
-        merged->losses += result.loss >= 0.0;
-        merged->loss += result.loss >= 0.0 ? result.loss : 0.0;
-    }
+    if (result.compressed_groups > 0)
+        train_compression_count(&merged->tally, result.bits, result.loss);
     if (stats.plans != merged->plans) {
         /* The next step is the first of a new one. */
         merged->communication_ns = merged->hidden_ns = 0.0;
@@ -291,41 +276,24 @@ static const char *merged_phase(void *state)
                : weft_compressed_phase_name(weft_gradients_phase(merged->gradients));
 }
 
+/* Who waits for nobody any more is told nothing of tensors. */
+static int get_tensor(void *gradients, size_t tensor, struct weft_gradiveq_tensor *info)
+{
+    int status = weft_gradients_get_tensor(gradients, tensor, info);
+
+    if (status == WEFT_ERR_STATE)
+        *info = (struct weft_gradiveq_tensor){.struct_size = sizeof *info};
+    return status == WEFT_ERR_STATE ? WEFT_OK : status;
+}
+
 /* What compression of groups came to, with the tensors that GradiVeQ projects. */
 static int merged_compressed(void *state, struct train_compressed *result)
 {
     struct merged *merged = state;
-    struct weft_gradiveq_tensor tensor = {.struct_size = sizeof tensor};
-    int status = WEFT_OK;
+    const int projects = merged->compression == TRAIN_COMPRESS_GRADIVEQ;
 
-    memset(result, 0, sizeof *result);
-    result->steps = merged->compressed_steps;
-    result->ratio = merged->bits > 0.0 ? 32.0 * (double)merged->compressed_steps / merged->bits : 0;
-    result->loss = merged->losses ? merged->loss / (double)merged->losses : -1.0;
-    if (merged->compression != TRAIN_COMPRESS_GRADIVEQ)
-        return WEFT_OK;
-    result->projections = weft_memory_alloc(merged->tensors + 1, sizeof *result->projections);
-    if (!result->projections)
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of projections");
-    for (size_t i = 0; i < merged->tensors && status == WEFT_OK; i++) {
-        status = weft_gradients_get_tensor(merged->gradients, i, &tensor);
-        if (status != WEFT_OK || tensor.slice == 0)
-            continue;
-        result->projections[result->projection_count++] =
-            (struct train_projection){.tensor = i,
-                                      .slice = tensor.slice,
-                                      .slices = tensor.slices,
-                                      .reuse = tensor.reuse,
-                                      .components = tensor.components,
-                                      .loss = tensor.loss};
-    }
-    if (status == WEFT_ERR_STATE) { /* who waits for nobody any more is told nothing of tensors */
-        result->projection_count = 0;
-        status = WEFT_OK;
-    }
-    if (status != WEFT_OK)
-        train_compressed_free(result);
-    return status;
+    return train_compression_describe(&merged->tally, merged->tensors, projects ? get_tensor : NULL,
+                                      merged->gradients, result);
 }
 
 static double merged_momentum(const struct train_options *options)
