@@ -154,6 +154,16 @@ static void transpose(float *values, size_t rows, size_t columns, float *scratch
     weft_transpose(scratch, rows, columns, values);
 }
 
+struct extent {
+    size_t places, filters, depth;
+};
+
+static struct extent extent_of(const struct weft_tensor_shape *shape)
+{
+    const int dense = shape->layout == WEFT_TENSOR_DENSE;
+    return (struct extent){dense ? 1 : shape->height * shape->width, shape->outputs, shape->inputs};
+}
+
 /* Of OIHW across filters the two halves of the way: filters go last, then depth behind places.
  *
  *     F [D [P]]  ->  P [F [D]]  ->  P [D [F]]
@@ -161,35 +171,33 @@ static void transpose(float *values, size_t rows, size_t columns, float *scratch
 void weft__gradiveq_permute(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape,
                             float *values, float *scratch)
 {
-    const int dense = shape->layout == WEFT_TENSOR_DENSE;
-    const size_t places = dense ? 1 : shape->height * shape->width;
-    const size_t filters = shape->outputs, depth = shape->inputs, matrix = depth * filters;
+    const struct extent e = extent_of(shape);
+    const size_t matrix = e.depth * e.filters;
     if (order == WEFT_SLICES_OF_FILTERS) {
         if (shape->layout == WEFT_TENSOR_HWIO)
-            transpose(values, places * depth, filters, scratch);
+            transpose(values, e.places * e.depth, e.filters, scratch);
     } else if (shape->layout == WEFT_TENSOR_OIHW) {
-        weft_transpose(values, matrix, places, scratch);
-        for (size_t p = 0; p < places; p++)
-            weft_transpose(scratch + p * matrix, filters, depth, values + p * matrix);
-    } else if (shape->layout == WEFT_TENSOR_OHWI || dense) {
-        transpose(values, filters, places * depth, scratch);
+        weft_transpose(values, matrix, e.places, scratch);
+        for (size_t p = 0; p < e.places; p++)
+            weft_transpose(scratch + p * matrix, e.filters, e.depth, values + p * matrix);
+    } else if (shape->layout == WEFT_TENSOR_OHWI || shape->layout == WEFT_TENSOR_DENSE) {
+        transpose(values, e.filters, e.places * e.depth, scratch);
     }
 }
 
 void weft__gradiveq_permute_back(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape,
                                  float *values, float *scratch)
 {
-    const int dense = shape->layout == WEFT_TENSOR_DENSE;
-    const size_t places = dense ? 1 : shape->height * shape->width;
-    const size_t filters = shape->outputs, depth = shape->inputs, matrix = depth * filters;
+    const struct extent e = extent_of(shape);
+    const size_t matrix = e.depth * e.filters;
     if (order == WEFT_SLICES_OF_FILTERS) {
         if (shape->layout == WEFT_TENSOR_HWIO)
-            transpose(values, filters, places * depth, scratch);
+            transpose(values, e.filters, e.places * e.depth, scratch);
     } else if (shape->layout == WEFT_TENSOR_OIHW) {
-        for (size_t p = 0; p < places; p++)
-            weft_transpose(values + p * matrix, depth, filters, scratch + p * matrix);
-        weft_transpose(scratch, places, matrix, values);
-    } else if (shape->layout == WEFT_TENSOR_OHWI || dense) {
-        transpose(values, places * depth, filters, scratch);
+        for (size_t p = 0; p < e.places; p++)
+            weft_transpose(values + p * matrix, e.depth, e.filters, scratch + p * matrix);
+        weft_transpose(scratch, e.places, matrix, values);
+    } else if (shape->layout == WEFT_TENSOR_OHWI || shape->layout == WEFT_TENSOR_DENSE) {
+        transpose(values, e.places * e.depth, e.filters, scratch);
     }
 }
