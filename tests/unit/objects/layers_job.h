@@ -4,6 +4,7 @@
 #ifndef WEFT_TESTS_LAYERS_JOB_H
 #define WEFT_TESTS_LAYERS_JOB_H
 
+#include "given_costs.h"
 #include "support/virtual_ranks.h"
 
 enum { JOB_LAYERS = 5, JOB_TENSORS = 6, JOB_ELEMENTS = 41 };
@@ -36,18 +37,11 @@ static inline void job_init(struct job *job, struct weft_context *context)
         job->tensors[t] = (struct weft_piece){at, job_counts[t]};
         at += job_counts[t];
     }
-    weft_merge_config_init(&job->merge);
-    weft_merge_cost_init(&job->cost);
-    job->cost.a_us = 5;
-    job->cost.b_us_per_byte = 0.01;
-    weft_gradients_config_init(&job->config);
+    given_costs_init(&job->config, &job->merge, &job->cost);
     job->config.tensors = job->tensors;
     job->config.tensor_count = JOB_TENSORS;
     job->config.layer_tensors = job_layer_tensors;
     job->config.layer_count = JOB_LAYERS;
-    job->config.reduction = WEFT_GRADIENTS_SUM;
-    job->config.merge = &job->merge;
-    job->config.cost = &job->cost;
 }
 
 static inline int job_create(struct job *job)

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <weft/gradients.h>
 
+#include "given_costs.h"
 #include "gradiveq_job.h"
 
 enum { LAYERS = 5, STEPS = JOB_STEPS, NOISY = 4, NOISY_STEP = 8 };
@@ -47,18 +48,11 @@ static void init(struct merged *merged, struct weft_context *context, int votes)
     merged->compressed.tensors = NULL;
     merged->compressed.tensor_count = 0;
     merged->compressed.sum = 0;
-    weft_merge_config_init(&merged->merge);
-    weft_merge_cost_init(&merged->cost);
-    merged->cost.a_us = 5;
-    merged->cost.b_us_per_byte = 0.01;
-    weft_gradients_config_init(&merged->config);
+    given_costs_init(&merged->config, &merged->merge, &merged->cost);
     merged->config.tensors = job->tensors;
     merged->config.tensor_count = JOB_TENSORS;
     merged->config.layer_tensors = layer_tensors;
     merged->config.layer_count = LAYERS;
-    merged->config.reduction = WEFT_GRADIENTS_SUM;
-    merged->config.merge = &merged->merge;
-    merged->config.cost = &merged->cost;
     merged->config.method = WEFT_GRADIENTS_COMPRESSED;
     merged->config.compressed = &merged->compressed;
     merged->config.check_steps = WEFT_NEVER;
