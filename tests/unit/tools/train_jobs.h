@@ -3,9 +3,11 @@
 #ifndef WEFT_TESTS_UNIT_TOOLS_TRAIN_JOBS_H
 #define WEFT_TESTS_UNIT_TOOLS_TRAIN_JOBS_H
 
+#include "tools/train/algorithm.h"
 #include "tools/train/loop.h"
 #include "tools/train/random.h"
 
+#include <criterion/criterion.h>
 #include <stdlib.h>
 
 /* Ten patterns with noise: learnt in a few steps. */
@@ -46,6 +48,51 @@ static inline int run_with(struct train_job *job, struct train_options *options,
     dataset_free(&test);
     dataset_free(&train);
     return status;
+}
+
+static inline int run_job_as(struct train_job *job, int ranks, uint64_t steps, uint64_t seed,
+                             enum train_order order)
+{
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.order = order;
+    if (order == TRAIN_BESIDE)
+        options.momentum = 0.5; /* a step of delay bears less of it */
+    options.ranks = ranks;
+    options.steps = steps;
+    int status = run_with(job, &options, seed, 4);
+    train_options_free(&options);
+    return status;
+}
+
+static inline int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
+{
+    return run_job_as(job, ranks, steps, seed, TRAIN_LISTING);
+}
+
+static inline struct train_outcome train_as(const struct train_algorithm *algorithm, int ranks,
+                                            uint64_t steps, uint64_t seed, enum train_order order)
+{
+    struct train_job job = {.algorithm = algorithm};
+    int status = run_job_as(&job, ranks, steps, seed, order);
+
+    cr_assert_eq(status, WEFT_OK, "%s, %d ranks: %s: %s", algorithm->name, ranks,
+                 weft_status_text(status), weft_error_text());
+    return job.outcome;
+}
+
+static inline struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
+                                              uint64_t steps, uint64_t seed)
+{
+    return train_as(algorithm, ranks, steps, seed, TRAIN_LISTING);
+}
+
+static const int sizes[] = {1, 2, 3, 5, 8};
+
+static inline int is_available(const struct train_algorithm *algorithm)
+{
+    return !algorithm->available || algorithm->available();
 }
 
 #endif
