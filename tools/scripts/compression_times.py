@@ -5,14 +5,16 @@
     tools/scripts/compression_times.py [--weft WEFT] [--costs ROWS.jsonl]
     sudo tools/scripts/compression_times.py --links [--weft WEFT] [--ranks P] [--count N] [--rounds N]
                                             [--traces DIR]
-    sudo tools/scripts/compression_times.py --trainings [--weft WEFT] [--ranks P] [--steps N] [--model MODEL]
+    sudo tools/scripts/compression_times.py --trainings [--weft WEFT] [--ranks P] [--rounds N] [--steps N]
+                                            [--model MODEL]
 
 The first simulates 6 nodes that aggregate the gradients of ResNet-32's convolutions, on a network whose G is fitted
 so that 500 dense steps take the paper's 850 s (Yu, Lin, Narra et al., NeurIPS 2018, section 4.2), with what
 `weft bench compress --json` says that compression costs (measured now, or taken from ROWS.jsonl). The second
 executes the same schedules over network namespaces of 1 Gbit/s and 100 Mbit/s (limited_link.sh), in turns, and prints
 medians; with --traces it leaves a trace of each, for hidden_share.py. The third trains over such links: how the time
-of a step is split, as in the paper's figure 7 (b), and when an accuracy on the test data is reached first.
+of a step is split, as in the paper's figure 7 (b), and when an accuracy on the test data is reached first; a seed a
+round, medians.
 """
 import argparse
 import json
@@ -168,24 +170,39 @@ def measured(options):
 
 
 def first(curve, target):
-    """When a training was as good for the first time, as it is printed."""
-    return next((f"{seconds:.1f}" for seconds, accuracy in curve if accuracy >= target), "–")
+    """When a training was as good for the first time; None: never."""
+    return next((seconds for seconds, accuracy in curve if accuracy >= target), None)
+
+
+def tell(values, digits=1, unit=1):
+    """The median, with the least and the largest; values that are missing are larger than all."""
+    known = sorted((value for value in values if value is not None))
+    known += [None] * (len(values) - len(known))
+    shown = ["–" if value is None else f"{value * unit:.{digits}f}"
+             for value in (known[(len(known) - 1) // 2], known[0], known[-1])]
+    return f"{shown[0]} ({shown[1]}–{shown[2]})" if len(values) > 1 else shown[0]
 
 
 def trained(options):
     for rate in options.rates.split(","):
-        print(f"\n{rate}, {options.ranks} ranks, {options.model}, {options.steps} steps\n")
+        rows = {way: [] for way in TRAININGS}
+        for seed in range(1, options.rounds + 1):
+            for way, words in TRAININGS.items():
+                command = on_links(options, rate, "train", "--algorithm", way, "--model", options.model, "--lr", "0.02",
+                                   "--steps", str(options.steps), "--seed", str(seed), *words)
+                rows[way] += weft_json(command)
+        print(f"\n{rate}, {options.ranks} ranks, {options.model}, {options.steps} steps, {options.rounds} seeds\n")
         print("| | kB/step | ms/step | computed | the rest | " + " | ".join(f"s to {t:.0%}" for t in TARGETS)
-              + " | accuracy |")
+              + " | accuracy, % |")
         print("| --- |" + " ---: |" * (5 + len(TARGETS)))
-        for way, words in TRAININGS.items():
-            command = on_links(options, rate, "train", "--algorithm", way, "--model", options.model, "--lr", "0.02",
-                               "--steps", str(options.steps), *words)
-            row = weft_json(command)[0]
-            step, computed = row["step_us"] / 1e3, row["gradient_us"] / 1e3
-            print(f'| {way} | {row["bytes_per_step"] / 1e3:.1f} | {step:.1f} | {computed:.1f} | {step - computed:.1f} | '
-                  + " | ".join(first(row["curve"], target) for target in TARGETS)
-                  + f' | {row["test_accuracy"]:.2%} |', flush=True)
+        for way, trainings in rows.items():
+            step = [row["step_us"] / 1e3 for row in trainings]
+            computed = [row["gradient_us"] / 1e3 for row in trainings]
+            cells = [tell([row["bytes_per_step"] / 1e3 for row in trainings][:1]), tell(step), tell(computed),
+                     tell([s - c for s, c in zip(step, computed)])]
+            cells += [tell([first(row["curve"], target) for row in trainings]) for target in TARGETS]
+            cells += [tell([row["test_accuracy"] for row in trainings], 2, 100)]
+            print(f"| {way} | " + " | ".join(cells) + " |", flush=True)
 
 
 def main():
