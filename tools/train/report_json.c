@@ -116,13 +116,13 @@ static json_t *gradiveq_of(const struct train_options *options)
     struct train_phase_lengths lengths = train_compressed_lengths(options);
 
     return json_pack(
-        "{s:f, s:s, s:I, s:I, s:o, s:o, s:f, s:s, s:b}", "pca_loss", compress->pca_loss,
+        "{s:f, s:s, s:I, s:I, s:o, s:o, s:f, s:s, s:b, s:s?}", "pca_loss", compress->pca_loss,
         "slice_order", compress->order == WEFT_SLICES_OF_FILTERS ? "of-filters" : "across-filters",
         "warmup_steps", (json_int_t)lengths.warmup_steps, "sample_steps",
         (json_int_t)lengths.sample_steps, "sample_bits", sample_bits_of(compress),
         "compressed_steps", steps_of(lengths.compressed_steps), "loss_bound", compress->loss_bound,
         "uncompressed", compress->uncompressed == WEFT_UNCOMPRESSED_DENSE ? "dense" : "qsgd",
-        "dense_layers", train_compressed_dense_layers(options));
+        "dense_layers", train_compressed_dense_layers(options), "projected_algo", compress->algo);
 }
 
 static json_t *phases_of(const struct train_outcome *outcome)
@@ -144,12 +144,12 @@ static json_t *projections_of(const struct train_compressed *compressed)
 
     for (size_t i = 0; i < compressed->projection_count; i++) {
         const struct train_projection *each = &compressed->projections[i];
-        json_array_append_new(projections,
-                              json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "tensor",
-                                        (json_int_t)each->tensor, "slice", (json_int_t)each->slice,
-                                        "slices", (json_int_t)each->slices, "reuse",
-                                        (json_int_t)each->reuse, "components",
-                                        (json_int_t)each->components, "loss", each->loss));
+        json_array_append_new(
+            projections,
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "tensor", (json_int_t)each->tensor, "slice",
+                      (json_int_t)each->slice, "slices", (json_int_t)each->slices, "reuse",
+                      (json_int_t)each->reuse, "components", (json_int_t)each->components, "loss",
+                      each->loss >= 0.0 ? number(each->loss) : json_null()));
     }
     return projections;
 }

@@ -288,7 +288,7 @@ static int tensor(const struct weft_compressed_average *average, size_t tensor,
     for (size_t g = own->group_count; g > 0; g--)
         if (own->groups[g - 1].tensor == tensor) {
             info->components = own->groups[g - 1].components;
-            info->loss = own->groups[g - 1].loss;
+            info->loss = info->components ? own->groups[g - 1].loss : -1;
         }
     return WEFT_OK;
 }

@@ -322,11 +322,13 @@ void weft__gradiveq_end(struct weft_compressed_average *average)
         values += own->squares[i];
         dropped += own->squares[i + 1] - own->squares[i + 2];
     }
+    /* Components of finite gradients may be more than a float can be. */
+    const int known = isfinite(values) && isfinite(dropped);
     average->step.bits = own->bits;
-    average->step.squares = values;
-    average->step.dropped = dropped > 0 ? dropped : 0;
-    if (dropped > 0) /* what rounding leaves may be less */
-        average->step.loss = values > 0 ? dropped / values : -1;
+    average->step.squares = known ? values : 0;
+    average->step.dropped = known && dropped > 0 ? dropped : 0;
+    if (!known || dropped > 0) /* what rounding leaves may be less */
+        average->step.loss = known && values > 0 ? dropped / values : -1;
     own->vote = bound > 0 && average->step.loss > bound;
     if (average->keeps)
         find_sent(average);

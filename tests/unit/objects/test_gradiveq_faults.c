@@ -146,6 +146,8 @@ static void no_variance(struct ranks *ranks, struct weft_context *context, int r
     (void)rank;
     job_init(&job, context);
     OK(job_create(&job));
+    OK(weft_compressed_average_get_tensor(job.average, 0, &info));
+    CHECK(info.slice == 36 && info.components == 0 && info.loss == -1); /* nobody knows yet */
     for (uint64_t step = 0; step < 11; step++) {
         if (step < 6 && kind == ZEROS)
             memset(job.data, 0, sizeof job.data);
@@ -156,7 +158,7 @@ static void no_variance(struct ranks *ranks, struct weft_context *context, int r
         CHECK(result.loss == 0);
     }
     OK(weft_compressed_average_get_tensor(job.average, 0, &info));
-    CHECK(info.slice == 36 && info.components == 0);
+    CHECK(info.slice == 36 && info.components == 0 && info.loss == -1);
     weft_compressed_average_destroy(job.average);
 }
 
@@ -241,6 +243,7 @@ static void overflow(struct ranks *ranks, struct weft_context *context, int rank
             job.data[5] = FLT_MAX;
         struct weft_compressed_average_result result = {.struct_size = sizeof result};
         OK(weft_compressed_average_step(job.average, &result));
+        job_check_same(&job, job.data, sizeof job.data);
         first = result.phase == WEFT_COMPRESSED_COMPRESSED ? step : 0;
         CHECK(!first || bad == 6 || job_error(&job, step, 0) < 1e-4); /* two have one component */
     }
@@ -255,6 +258,67 @@ Test(gradiveq_faults, sums_that_are_not_finite_are_no_samples)
 {
     for (uint64_t bad = 1; bad <= 9; bad++)
         ranks_run_once(overflow, 2, &bad);
+}
+
+/* Components of finite gradients that are more than a float can be: what they have dropped is not
+ * known, the sum is not finite, and what comes after it is. */
+static void components_overflow(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_compressed_average_result result = {.struct_size = sizeof result};
+    struct job job;
+    int finite = 1;
+    (void)ranks;
+    job_init(&job, context);
+    job.gradiveq.loss_bound = 0.5;
+    OK(job_create(&job));
+    for (uint64_t step = 0; step < 7; step++)
+        job_step(&job, step, 0);
+    job_fill(&job, 7, 0);
+    for (size_t at = 0; at < job_counts[0] && rank == 0; at++) /* along the components */
+        job.data[job_place(0, at)] = 0.9F * FLT_MAX * job_number(8, 0, 0, at % job_slices[0]);
+    OK(weft_compressed_average_step(job.average, &result));
+    CHECK(result.phase == WEFT_COMPRESSED_COMPRESSED);
+    CHECK(rank == 0 ? result.loss == -1 : result.loss >= 0);
+    for (int i = 0; i < JOB_ELEMENTS; i++)
+        finite &= isfinite(job.data[i]);
+    CHECK(!finite);
+    job_check_same(&job, job.data, sizeof job.data);
+    result = job_step(&job, 8, 0);
+    CHECK(result.phase == WEFT_COMPRESSED_COMPRESSED && result.votes == 0);
+    CHECK(result.loss >= 0 && job_error(&job, 8, 0) < 1e-4);
+    weft_compressed_average_destroy(job.average);
+}
+
+Test(gradiveq_faults, components_that_are_not_finite)
+{
+    for (int size = 1; size <= 3; size++)
+        ranks_run_once(components_overflow, size, NULL);
+}
+
+/* Sums of signs, which are biased, have no residual unless that is asked for. */
+static void signs(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    for (int kept = 0; kept < 2; kept++) {
+        struct weft_compressed_average_state state = {.struct_size = sizeof state};
+        struct job job;
+        (void)ranks, (void)rank;
+        job_init(&job, context);
+        job.gradiveq.uncompressed = WEFT_UNCOMPRESSED_QSGD;
+        job.gradiveq.sample_bits = 8;
+        job.quantiser.bits = WEFT_QUANTISE_SIGN;
+        job.config.residual =
+            kept ? WEFT_COMPRESSED_RESIDUAL_KEPT : WEFT_COMPRESSED_RESIDUAL_DEFAULT;
+        OK(job_create(&job));
+        job_step(&job, 0, 0);
+        OK(weft_compressed_average_get_state(job.average, &state));
+        CHECK((state.residual != NULL) == kept);
+        OK(weft_compressed_average_destroy(job.average));
+    }
+}
+
+Test(gradiveq_faults, signs_have_no_residual_by_default)
+{
+    ranks_run_once(signs, 2, NULL);
 }
 
 /* Gradients with NaNs count as zero, or their NaNs do; the others are not harmed. */
