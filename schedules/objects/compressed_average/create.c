@@ -138,6 +138,8 @@ static int check_quantiser(const char *who, struct given *given)
     if (quantiser->bucket % 8 || quantiser->bucket > MOST_BUCKET)
         return REFUSE("%s: config->quantiser->bucket is %zu, expected a multiple of 8 up to 2^30",
                       who, quantiser->bucket);
+    if (bits == WEFT_QUANTISE_SIGN)
+        quantiser->norm = WEFT_QUANTISE_MAX; /* signs have none */
     if ((unsigned)quantiser->norm > WEFT_QUANTISE_L2)
         return REFUSE("%s: config->quantiser->norm is %d, expected WEFT_QUANTISE_MAX or "
                       "WEFT_QUANTISE_L2",
@@ -406,11 +408,22 @@ int weft_compressed_average_create(struct weft_compressed_average **out,
 /* ---- members ---- */
 
 int weft__compressed_average_check(const char *who,
-                                   const struct weft_compressed_average_config *config)
+                                   const struct weft_compressed_average_config *config,
+                                   struct weft__compressed_choices *choices)
 {
     struct given given;
     struct weft_compressed_average average = {.who = who};
-    return check(who, config, &given, &average);
+    int status = check(who, config, &given, &average);
+    if (status || !choices)
+        return status;
+    *choices = (struct weft__compressed_choices){.quantiser = average.quantiser,
+                                                 .gradiveq = average.gradiveq,
+                                                 .powersgd = average.powersgd,
+                                                 .keeps = average.keeps};
+    choices->quantiser.nan = 0;
+    choices->gradiveq.struct_size = sizeof choices->gradiveq;
+    choices->powersgd.struct_size = sizeof choices->powersgd;
+    return WEFT_OK;
 }
 
 int weft__compressed_average_create_member(struct weft_compressed_average **out, const char *who,

@@ -13,10 +13,19 @@
 
 #include "schedules/objects/agreement.h"
 
+/* What a configuration points to, with defaults, as another configuration may point to it. */
+struct weft__compressed_choices {
+    struct weft_quantiser quantiser;
+    struct weft_gradiveq_config gradiveq; /* algo: the configuration's */
+    struct weft_powersgd_config powersgd;
+    int keeps; /* residuals */
+};
+
 /* WEFT_OK if a configuration could be one, but for its tensors and shapes. `who` begins error
- * texts. */
+ * texts. choices: filled in, or NULL. */
 int weft__compressed_average_check(const char *who,
-                                   const struct weft_compressed_average_config *config);
+                                   const struct weft_compressed_average_config *config,
+                                   struct weft__compressed_choices *choices);
 
 /* WEFT_OK if shapes are those of tensors; NULL: vectors. */
 int weft__compressed_average_check_shapes(const char *who, const struct weft_piece *tensors,

@@ -10,9 +10,7 @@
 /* The configuration, with all that it points to. */
 struct weft__gradients_compressed_config {
     struct weft_compressed_average_config config;
-    struct weft_quantiser quantiser;
-    struct weft_gradiveq_config gradiveq;
-    struct weft_powersgd_config powersgd;
+    struct weft__compressed_choices choices;
     struct weft_tensor_shape *shapes; /* of the model's tensors; owned, or NULL */
     char *algo;                       /* owned, or NULL */
 };

@@ -20,7 +20,7 @@ int weft__gradients_compressed_check(const char *who, const struct weft_gradient
         : compressed->state       ? "state"
                                   : NULL,
     };
-    int status = weft__compressed_average_check(who, compressed);
+    int status = weft__compressed_average_check(who, compressed, NULL);
     if (!status && config->tensors)
         status = weft__compressed_average_check_shapes(who, config->tensors, config->tensor_count,
                                                        compressed->shapes);
@@ -33,7 +33,7 @@ static int copy_lists(struct weft_gradients *g,
 {
     struct weft__gradients_compressed_config *own = g->compressed;
     const size_t count = g->model.tensor_count;
-    const char *algo = own->gradiveq.algo;
+    const char *algo = own->choices.gradiveq.algo;
     if (compressed->shapes) {
         own->shapes = weft_memory_alloc(count + 1, sizeof *own->shapes);
         if (!own->shapes)
@@ -45,7 +45,7 @@ static int copy_lists(struct weft_gradients *g,
         if (!own->algo)
             return weft__gradients_no_memory("a name", strlen(algo));
         memcpy(own->algo, algo, strlen(algo));
-        own->gradiveq.algo = own->algo;
+        own->choices.gradiveq.algo = own->algo;
     }
     return WEFT_OK;
 }
@@ -59,17 +59,10 @@ int weft__gradients_compressed_copy(struct weft_gradients *g,
     g->compressed = own;
     own->config = *compressed;
     own->config.shapes = NULL;
-    int status =
-        weft_sized_read("", "", compressed->quantiser, &own->quantiser, sizeof own->quantiser);
-    if (!status)
-        status =
-            weft_sized_read("", "", compressed->gradiveq, &own->gradiveq, sizeof own->gradiveq);
-    if (!status)
-        status =
-            weft_sized_read("", "", compressed->powersgd, &own->powersgd, sizeof own->powersgd);
-    own->config.quantiser = &own->quantiser;
-    own->config.gradiveq = &own->gradiveq;
-    own->config.powersgd = &own->powersgd;
+    int status = weft__compressed_average_check("", compressed, &own->choices);
+    own->config.quantiser = &own->choices.quantiser;
+    own->config.gradiveq = &own->choices.gradiveq;
+    own->config.powersgd = &own->choices.powersgd;
     return status ? status : copy_lists(g, compressed);
 }
 
@@ -109,50 +102,74 @@ static uint64_t shapes_number(const struct weft_gradients *g)
     return number;
 }
 
+static struct weft__setting numbers_setting(const char *name, const uint64_t *numbers, size_t count)
+{
+    return weft__setting_counts(name, numbers, count, sizeof *numbers);
+}
+
+static struct weft__setting gradiveq_setting(const struct weft_gradiveq_config *gradiveq)
+{
+    const uint64_t numbers[] = {gradiveq->slice_factor,
+                                gradiveq->slice,
+                                (uint64_t)gradiveq->order,
+                                gradiveq->reuse,
+                                gradiveq->warmup_steps,
+                                gradiveq->sample_steps,
+                                (uint64_t)gradiveq->sample_bits,
+                                gradiveq->compressed_steps,
+                                (uint64_t)gradiveq->uncompressed,
+                                (uint64_t)gradiveq->dense_layers,
+                                gradiveq->memory_bytes};
+    return numbers_setting("config->compressed->gradiveq (slices, order, reuse, steps, "
+                           "sample_bits, uncompressed, dense_layers, memory_bytes)",
+                           numbers, sizeof numbers / sizeof *numbers);
+}
+
+static struct weft__setting powersgd_setting(const struct weft_powersgd_config *powersgd)
+{
+    const uint64_t numbers[] = {powersgd->rank, powersgd->warmup_steps,
+                                (uint64_t)powersgd->cold_start, powersgd->seed};
+    return numbers_setting("config->compressed->powersgd (rank, warmup_steps, cold_start, seed)",
+                           numbers, sizeof numbers / sizeof *numbers);
+}
+
+static struct weft__setting quantiser_setting(const struct weft_quantiser *quantiser)
+{
+    const uint64_t numbers[] = {(uint64_t)quantiser->bits, quantiser->bucket,
+                                (uint64_t)quantiser->norm, quantiser->seed};
+    return numbers_setting("config->compressed->quantiser (bits, bucket, norm, seed)", numbers,
+                           sizeof numbers / sizeof *numbers);
+}
+
 size_t weft__gradients_compressed_settings(const struct weft_gradients *g,
                                            const struct weft_gradients_state *state,
                                            struct weft__setting settings[])
 {
+    static const char *const methods[] = {"gradiveq", "qsgd", "powersgd"};
     const struct weft__gradients_compressed_config *own = g->compressed;
     const struct weft_compressed_average_config *config = &own->config;
-    const struct weft_quantiser *quantiser = &own->quantiser;
-    const struct weft_gradiveq_config *gradiveq = &own->gradiveq;
-    const struct weft_powersgd_config *powersgd = &own->powersgd;
-    const double numbers[] = {(double)config->method,
-                              (double)config->residual,
-                              (double)config->nan,
-                              (double)config->qsgd_way,
-                              (double)quantiser->bits,
-                              (double)quantiser->bucket,
-                              (double)quantiser->norm,
-                              (double)quantiser->seed,
-                              (double)powersgd->rank,
-                              (double)powersgd->warmup_steps,
-                              (double)powersgd->cold_start,
-                              (double)powersgd->seed,
-                              powersgd->least_ratio,
-                              gradiveq->loss,
-                              (double)gradiveq->slice_factor,
-                              (double)gradiveq->slice,
-                              (double)gradiveq->order,
-                              (double)gradiveq->reuse,
-                              (double)gradiveq->warmup_steps,
-                              (double)gradiveq->sample_steps,
-                              (double)gradiveq->sample_bits,
-                              (double)gradiveq->compressed_steps,
-                              gradiveq->loss_bound,
-                              (double)gradiveq->uncompressed,
-                              (double)gradiveq->dense_layers,
-                              (double)gradiveq->memory_bytes};
-    settings[0] = weft__setting_reals("the numbers of config->compressed (method, residual, nan "
-                                      "...)",
-                                      numbers, sizeof numbers / sizeof *numbers);
-    settings[1] = weft__setting_string("config->compressed->gradiveq->algo", own->algo);
-    settings[2] = weft__setting_count("config->compressed->shapes", shapes_number(g));
-    settings[3] = weft__setting_count("config->state->words and numbers",
-                                      weft__gradients_compressed_number(state));
-    settings[3].abstains = state->failed != 0;
-    return 4;
+    const struct weft__compressed_choices *choices = &own->choices;
+    const uint64_t ways[] = {(uint64_t)choices->keeps, (uint64_t)config->nan,
+                             (uint64_t)config->qsgd_way};
+    const double reals[] = {choices->gradiveq.loss, choices->gradiveq.loss_bound,
+                            choices->powersgd.least_ratio};
+    size_t count = 0;
+    settings[count++] = weft__setting_word("config->compressed->method", (int)config->method,
+                                           methods[config->method]);
+    settings[count++] =
+        numbers_setting("config->compressed (residuals that are kept, nan, qsgd_way)", ways, 3);
+    settings[count++] = quantiser_setting(&choices->quantiser);
+    settings[count++] = gradiveq_setting(&choices->gradiveq);
+    settings[count++] = powersgd_setting(&choices->powersgd);
+    settings[count++] = weft__setting_reals("config->compressed (gradiveq->loss and loss_bound, "
+                                            "powersgd->least_ratio)",
+                                            reals, 3);
+    settings[count++] = weft__setting_string("config->compressed->gradiveq->algo", own->algo);
+    settings[count++] = weft__setting_count("config->compressed->shapes", shapes_number(g));
+    settings[count] = weft__setting_count("config->state->words and numbers",
+                                          weft__gradients_compressed_number(state));
+    settings[count++].abstains = state->failed != 0;
+    return count;
 }
 
 void weft__gradients_compressed_cost(const struct weft_gradients *g,

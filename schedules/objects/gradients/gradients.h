@@ -334,7 +334,7 @@ int weft__gradients_compressed_check(const char *who, const struct weft_gradient
 int weft__gradients_compressed_copy(struct weft_gradients *g,
                                     const struct weft_compressed_average_config *compressed);
 void weft__gradients_compressed_free(struct weft_gradients *g);
-/* Up to 4 settings. */
+/* What all ranks must give alike: 9 settings. */
 size_t weft__gradients_compressed_settings(const struct weft_gradients *g,
                                            const struct weft_gradients_state *state,
                                            struct weft__setting settings[]);

@@ -7,18 +7,19 @@
 #include "runtime/base/alloc.h"
 #include "support/ranks.h"
 
-enum { RANKS = 3, COUNT = 10, OBJECTS = 6, STEPS = 2 };
+enum { RANKS = 3, COUNT = 10, OBJECTS = 8, STEPS = 2 };
 
 struct job {
     int object;
     long nth;
+    uint64_t meet_ns, late_ns; /* how long ranks wait; how late the last one is */
     int status[RANKS];
     int done[RANKS]; /* 0: not created; how many steps + 1 */
     char text[RANKS][512];
 };
 
 static int create_compressed(weft_compressed_method_t method, struct weft_context *context,
-                             const struct weft_piece *tensor, int *done)
+                             uint64_t meet_ns, const struct weft_piece *tensor, int *done)
 {
     const struct weft_tensor_shape shape = {WEFT_TENSOR_DENSE, COUNT / 2, 2, 0, 0};
     const struct weft_powersgd_config powersgd = {
@@ -31,6 +32,7 @@ static int create_compressed(weft_compressed_method_t method, struct weft_contex
     config.tensor_count = 1;
     config.shapes = &shape;
     config.powersgd = &powersgd;
+    config.meet_ns = meet_ns;
     int status = weft_compressed_average_create(&average, context, &config);
     CHECK((status == WEFT_OK) == (average != NULL));
     for (*done = !status; !status && *done <= STEPS; *done += !status)
@@ -39,9 +41,33 @@ static int create_compressed(weft_compressed_method_t method, struct weft_contex
     return status;
 }
 
+static int create_gradients(weft_gradients_method_t method, struct weft_context *context,
+                            uint64_t meet_ns, const struct weft_piece *tensor, int *done)
+{
+    const struct weft_compressed_average_config compressed = {.struct_size = sizeof compressed,
+                                                              .method = WEFT_COMPRESSED_QSGD};
+    struct weft_gradients_config config;
+    struct weft_gradients *gradients = NULL;
+    weft_gradients_config_init(&config);
+    config.tensors = tensor;
+    config.tensor_count = 1;
+    config.method = method;
+    config.compressed = method == WEFT_GRADIENTS_COMPRESSED ? &compressed : NULL;
+    config.meet_ns = meet_ns;
+    int status = weft_gradients_create(&gradients, context, &config);
+    CHECK((status == WEFT_OK) == (gradients != NULL));
+    for (*done = !status; !status && *done <= STEPS; *done += !status) {
+        status = weft_gradients_ready(gradients, 0);
+        if (!status)
+            status = weft_gradients_wait_all(gradients, NULL);
+    }
+    weft_gradients_destroy(gradients);
+    return status;
+}
+
 /* Creates one object of a kind, takes steps in which all ranks meet, and destroys it. *done becomes
  * how much of that has succeeded. */
-static int create(int object, struct weft_context *context, int *done)
+static int create(int object, struct weft_context *context, uint64_t meet_ns, int *done)
 {
     float data[COUNT] = {0};
     struct weft_piece tensor = {data, COUNT};
@@ -53,6 +79,7 @@ static int create(int object, struct weft_context *context, int *done)
         config.tensors = &tensor;
         config.tensor_count = 1;
         config.sync_period = 1;
+        config.meet_ns = meet_ns;
         status = weft_group_average_create(&average, context, &config);
         CHECK((status == WEFT_OK) == (average != NULL));
         for (*done = !status; !status && *done <= STEPS; *done += !status)
@@ -64,6 +91,7 @@ static int create(int object, struct weft_context *context, int *done)
         weft_pair_average_config_init(&config);
         config.tensors = &tensor;
         config.tensor_count = 1;
+        config.meet_ns = meet_ns;
         status = weft_pair_average_create(&average, context, &config);
         CHECK((status == WEFT_OK) == (average != NULL));
         for (*done = !status; !status && *done <= STEPS; *done += !status)
@@ -75,6 +103,7 @@ static int create(int object, struct weft_context *context, int *done)
         weft_sparse_average_config_init(&config);
         config.tensors = &tensor;
         config.tensor_count = 1;
+        config.meet_ns = meet_ns;
         status = weft_sparse_average_create(&average, context, &config);
         CHECK((status == WEFT_OK) == (average != NULL));
         for (*done = !status; !status && *done <= STEPS; *done += !status)
@@ -82,13 +111,17 @@ static int create(int object, struct weft_context *context, int *done)
         weft_sparse_average_destroy(average);
     } else if (object == 3 || object == 4) {
         status = create_compressed(object == 3 ? WEFT_COMPRESSED_QSGD : WEFT_COMPRESSED_POWERSGD,
-                                   context, &tensor, done);
+                                   context, meet_ns, &tensor, done);
+    } else if (object >= 6) {
+        status = create_gradients(object == 6 ? WEFT_GRADIENTS_DENSE : WEFT_GRADIENTS_COMPRESSED,
+                                  context, meet_ns, &tensor, done);
     } else {
         struct weft_gossip_config config;
         struct weft_gossip *gossip = NULL;
         weft_gossip_config_init(&config);
         config.tensors = &tensor;
         config.tensor_count = 1;
+        config.meet_ns = meet_ns;
         status = weft_gossip_create(&gossip, context, &config);
         CHECK((status == WEFT_OK) == (gossip != NULL));
         for (*done = !status; !status && *done <= STEPS; *done += !status)
@@ -102,9 +135,11 @@ static int enter(struct weft_context *context, void *user)
 {
     struct job *job = user;
     int rank = weft_context_rank(context);
-    if (rank == 0)
+    if (rank == 0 && job->nth)
         atomic_store(&weft__alloc_countdown, job->nth);
-    job->status[rank] = create(job->object, context, &job->done[rank]);
+    if (job->late_ns && rank == RANKS - 1)
+        OK(weft_context_sleep(context, job->late_ns));
+    job->status[rank] = create(job->object, context, job->meet_ns, &job->done[rank]);
     if (job->status[rank])
         snprintf(job->text[rank], sizeof job->text[rank], "%s", weft_error_text());
     return WEFT_OK;
@@ -152,7 +187,72 @@ Test(creation, who_runs_out_of_memory_is_named_on_all_ranks, .timeout = 120)
     }
 }
 
+/* ---- late ranks ---- */
+
+/* Who is later than the others wait for finds out; who comes in time is waited for. */
+Test(creation, ranks_are_waited_for_as_long_as_was_asked_for)
+{
+    for (int object = 0; object < OBJECTS; object++)
+        for (int late = 0; late < 2; late++) {
+            struct weft_virtual_config config;
+            struct job job = {
+                .object = object, .meet_ns = 1000000, .late_ns = late ? 50000000 : 900000};
+            weft_virtual_config_init(&config);
+            weft_virtual_run(RANKS, &config, enter, &job);
+            for (int r = 0; r < RANKS; r++) {
+                const int status = job.status[r];
+                cr_assert(late ? status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_PEER : !status,
+                          "object %d, rank %d: %s: %s", object, r, weft_status_name(status),
+                          job.text[r]);
+                cr_assert_eq(job.done[r], late ? 0 : STEPS + 1);
+            }
+            cr_assert(!late || job.status[0] == WEFT_ERR_TIMEOUT ||
+                      job.status[1] == WEFT_ERR_TIMEOUT);
+        }
+}
+
 /* ---- settings ---- */
+
+static void settle_compressed(struct weft_context *context, const struct weft_piece *tensor,
+                              int written)
+{
+    const weft_quantise_norm_t norm = written ? WEFT_QUANTISE_L2 : WEFT_QUANTISE_MAX;
+    for (int m = WEFT_COMPRESSED_QSGD; m <= WEFT_COMPRESSED_POWERSGD; m++)
+        for (int signs = 0; signs < 2; signs++) {
+            struct weft_compressed_average_config config;
+            struct weft_quantiser quantiser;
+            struct weft_powersgd_config powersgd;
+            struct weft_gradients_config merged;
+            struct weft_compressed_average *average = NULL;
+            struct weft_gradients *gradients = NULL;
+            weft_compressed_average_config_init(&config);
+            weft_quantiser_init(&quantiser);
+            weft_powersgd_config_init(&powersgd);
+            weft_gradients_config_init(&merged);
+            quantiser.bits = signs ? WEFT_QUANTISE_SIGN : written ? 4 : 0;
+            quantiser.bucket = written ? 512 : 0;
+            quantiser.norm = signs ? norm : WEFT_QUANTISE_MAX; /* signs have none */
+            powersgd.rank = written ? 2 : 0;
+            powersgd.least_ratio = written;
+            config.method = (weft_compressed_method_t)m;
+            config.residual = !written ? WEFT_COMPRESSED_RESIDUAL_DEFAULT
+                              : signs || m == WEFT_COMPRESSED_POWERSGD
+                                  ? WEFT_COMPRESSED_RESIDUAL_KEPT
+                                  : WEFT_COMPRESSED_RESIDUAL_NONE;
+            config.quantiser = &quantiser;
+            config.powersgd = &powersgd;
+            merged.tensors = tensor;
+            merged.tensor_count = 1;
+            merged.method = WEFT_GRADIENTS_COMPRESSED;
+            merged.compressed = &config;
+            OK(weft_gradients_create(&gradients, context, &merged));
+            OK(weft_gradients_destroy(gradients));
+            config.tensors = tensor;
+            config.tensor_count = 1;
+            OK(weft_compressed_average_create(&average, context, &config));
+            OK(weft_compressed_average_destroy(average));
+        }
+}
 
 /* Rank 1 writes out what the defaults of the others mean. */
 static int settle(struct weft_context *context, void *user)
@@ -215,6 +315,7 @@ static int settle(struct weft_context *context, void *user)
     sparse.density = written ? 0.5 : 0;
     OK(weft_sparse_average_create(&gradients, context, &sparse));
     OK(weft_sparse_average_destroy(gradients));
+    settle_compressed(context, &tensor, written);
     return WEFT_OK;
 }
 

@@ -441,6 +441,9 @@ static int refuse(struct weft_context *context, void *user)
     trial->powersgd.rank = 1 + (size_t)job.rank; /* the ranks differ */
     refused(&job, trial, job.size > 1 ? "do not agree about" : "");
     trial->powersgd.rank = 1;
+    trial->powersgd.seed = (UINT64_C(1) << 53) + (uint64_t)(job.rank == 1); /* no two doubles */
+    refused(&job, trial, job.size > 1 ? "config->compressed->powersgd" : "");
+    trial->powersgd.seed = 0;
     memcpy(wrong, shapes, sizeof wrong);
     wrong[4].width = 3;
     trial->compressed.shapes = wrong;
