@@ -84,15 +84,10 @@ static int check_samples(const char *who, const struct pca *pca, const float *sa
 
 /* ---- what is computed ---- */
 
-static int allocate(const struct weft__lapack *lapack, struct pca *pca)
+static int allocate(struct pca *pca, size_t work)
 {
-    const size_t cells = pca->slice * pca->samples,
-                 work = lapack->svd_bytes(pca->slice, pca->samples);
+    const size_t cells = pca->slice * pca->samples;
 
-    if (!work)
-        return weft__error(WEFT_ERR_UNSUPPORTED,
-                           "%zu samples of %zu elements are more than LAPACK takes", pca->samples,
-                           pca->slice);
     pca->matrix = weft__malloc(cells, sizeof *pca->matrix);
     pca->values = weft__malloc(pca->least, sizeof *pca->values);
     pca->mean = weft__calloc(pca->slice, sizeof *pca->mean);
@@ -185,6 +180,7 @@ int weft_pca(const struct weft_pca_config *config, const float *samples, float *
 {
     const struct weft__lapack *lapack;
     struct pca pca = {0};
+    size_t work;
     int status;
 
     if (!config)
@@ -198,25 +194,23 @@ int weft_pca(const struct weft_pca_config *config, const float *samples, float *
                              : !mean  ? "mean"
                              : !basis ? "basis"
                                       : "components");
-    status = check_samples(__func__, &pca, samples);
-    if (status)
-        return status;
     lapack = weft__lapack_load();
     if (!lapack)
         return WEFT_ERR_UNSUPPORTED;
-    status = allocate(lapack, &pca);
+    work = lapack->svd_bytes(pca.slice, pca.samples);
+    if (!work)
+        return weft__error(WEFT_ERR_UNSUPPORTED,
+                           "%s: %zu samples of %zu elements are more than LAPACK takes", __func__,
+                           pca.samples, pca.slice);
+    status = check_samples(__func__, &pca, samples);
+    if (!status)
+        status = allocate(&pca, work);
     if (!status) {
         centre(&pca, samples);
-        switch (lapack->svd(pca.matrix, pca.slice, pca.samples, pca.values, pca.work)) {
-        case 0:
-            write_results(&pca, mean, basis, components, variances);
-            break;
-        case 1:
+        if (lapack->svd(pca.matrix, pca.slice, pca.samples, pca.values, pca.work))
             status = weft__error(WEFT_ERR_COMPUTE, "%s: dgesdd did not converge", __func__);
-            break;
-        default:
-            status = weft__error(WEFT_ERR_STATE, "%s: dgesdd has refused its arguments", __func__);
-        }
+        else
+            write_results(&pca, mean, basis, components, variances);
     }
     release(&pca);
     return status;

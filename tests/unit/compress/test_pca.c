@@ -11,6 +11,7 @@
  */
 #include <criterion/criterion.h>
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +337,19 @@ Test(pca, what_is_not_finite_is_an_error_and_nothing_is_written)
                   NULL, "%s", weft_error_text());
     cr_assert_eq(fit.d, 99);
     cr_assert_eq(fit.mean[0], 5);
+    destroy(&fit);
+}
+
+/* Samples are not looked at: there are fewer. */
+Test(pca, more_than_lapack_takes_is_refused)
+{
+    struct fit fit = make(2, 2);
+
+    NEED_LAPACK;
+    fit.K = (size_t)INT_MAX + 1;
+    cr_assert_eq(run(&fit, 0, 0), WEFT_ERR_UNSUPPORTED);
+    cr_assert(strstr(weft_error_text(), "weft_pca: 2 samples of 2147483648 elements are more"),
+              "%s", weft_error_text());
     destroy(&fit);
 }
 
