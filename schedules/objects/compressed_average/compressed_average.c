@@ -132,10 +132,10 @@ static int tell_bad(struct weft_compressed_average *average, uint64_t step)
         return WEFT_OK;
     average->told = 1;
     return weft_error_set(WEFT_ERR_COMPUTE,
-                          "%s: step %llu: %llu NaNs or infinities in gradients of this rank, the "
-                          "first in tensor %zu; the gradient of the model counts as zero",
+                          "%s: step %llu: %llu NaNs or infinities in gradients of this rank%s, "
+                          "the first in tensor %zu; the gradient of the model counts as zero",
                           average->who, (unsigned long long)step, (unsigned long long)bad->count,
-                          bad->tensor);
+                          average->keeps ? " (with what it has kept)" : "", bad->tensor);
 }
 
 static int wait_all(struct weft_compressed_average *average,

@@ -259,36 +259,120 @@ Test(compressed_life, what_is_not_finite_is_told_or_counts_as_zero)
     for_each_method(not_finite, 3);
 }
 
+enum { OVERFLOWS = 4, MOST_RANKS = 4 };
+
+/* What a rank had of each step whose sum was more than a float can be. */
+struct overflowed {
+    int steps;
+    uint64_t hash[OVERFLOWS];
+};
+
+/* Sums of several ranks: where they are quantised again they count as zero or fail the object, as
+ * the policy says, and PowerSGD fails in any case. */
+static void check_overflow(const struct compressed_method *method, int ranks,
+                           weft_nan_policy_t policy, const struct overflowed *seen,
+                           const struct weft_compressed_average_stats *stats, const float *data)
+{
+    const int fails = method->method == WEFT_COMPRESSED_POWERSGD || policy == WEFT_NAN_ERROR;
+    if (ranks == 1)
+        return;
+    if (fails)
+        CHECK(seen->steps == (int)method->warmup);
+    if (fails || method->keeps) /* what is kept makes gradients that are not finite */
+        return;
+    CHECK(seen->steps == OVERFLOWS && stats->nans == 0);
+    for (size_t i = 0; i < COMPRESSED_ELEMENTS; i++)
+        CHECK(method->way == WEFT_QSGD_RING ? isfinite(data[i]) : data[i] == 0);
+}
+
 /* Sums that overflow end in an error or in what is not finite, on all ranks alike; residuals stay
  * finite; nobody hangs. */
 static void overflow(struct ranks *ranks, struct weft_context *context, int rank)
 {
+    static struct overflowed all[MOST_RANKS];
+    const struct compressed_method *method = &compressed_methods[*(int *)ranks->user];
     float *data = calloc(COMPRESSED_ELEMENTS, sizeof *data);
     struct compressed_settings settings = settings_of(*(int *)ranks->user, data);
-    struct weft_compressed_average *average = NULL;
-    (void)rank;
+    struct weft_compressed_average_stats stats = {.struct_size = sizeof stats};
     CHECK(data);
-    OK(weft_compressed_average_create(&average, context, config_of(&settings)));
-    ranks_meet(ranks); /* or who is still creating hears of the first step's end */
-    int status = WEFT_OK;
-    for (int step = 0; step < 4 && !status; step++) {
-        double norm = 0;
-        for (size_t i = 0; i < COMPRESSED_ELEMENTS; i++)
-            data[i] = (float)(0.9 * (double)FLT_MAX);
-        status = weft_compressed_average_step(average, NULL);
-        if (!status)
+    for (int policy = WEFT_NAN_ERROR; policy <= WEFT_NAN_ZERO; policy++) {
+        struct weft_compressed_average *average = NULL;
+        struct overflowed *seen = &all[rank];
+        int status = WEFT_OK;
+        memset(seen, 0, sizeof *seen);
+        settings.config.nan = (weft_nan_policy_t)policy;
+        OK(weft_compressed_average_create(&average, context, config_of(&settings)));
+        ranks_meet(ranks); /* or who is still creating hears of the first step's end */
+        while (seen->steps < OVERFLOWS && !status) {
+            double norm = 0;
+            for (size_t i = 0; i < COMPRESSED_ELEMENTS; i++)
+                data[i] = (float)(0.9 * (double)FLT_MAX);
+            status = weft_compressed_average_step(average, NULL);
+            if (status && weft_compressed_average_next(average) == (uint64_t)seen->steps)
+                break;
             OK(weft_compressed_average_residual_norm(average, &norm));
-        CHECK(isfinite(norm));
+            CHECK(isfinite(norm));
+            for (size_t i = 0; i < COMPRESSED_ELEMENTS; i++) {
+                uint32_t bits;
+                memcpy(&bits, &data[i], sizeof bits);
+                seen->hash[seen->steps] = compressed_scramble(seen->hash[seen->steps] ^ bits);
+            }
+            seen->steps++;
+            status = WEFT_OK; /* NaNs of a residual, which the step has taken as zero */
+        }
+        CHECK(!status || status == WEFT_ERR_COMPUTE || status == WEFT_ERR_PEER);
+        OK(weft_compressed_average_get_stats(average, &stats));
+        check_overflow(method, ranks->size, (weft_nan_policy_t)policy, seen, &stats, data);
+        ranks_meet(ranks);
+        for (int r = 0; r < ranks->size; r++)
+            for (int step = 0; step < seen->steps && step < all[r].steps; step++)
+                CHECK(all[r].hash[step] == seen->hash[step]);
+        weft_compressed_average_destroy(average);
+        ranks_meet(ranks);
     }
-    CHECK(!status || status == WEFT_ERR_COMPUTE || status == WEFT_ERR_PEER);
-    weft_compressed_average_destroy(average);
     free(data);
 }
 
 Test(compressed_life, sums_that_overflow_hang_nobody)
 {
-    for (int size = 1; size <= 4; size++)
+    for (int size = 1; size <= MOST_RANKS; size++)
         for_each_method(overflow, size);
+}
+
+/* ---- what is kept ---- */
+
+/* Noise of which more is made than is sent piles up: with 2 bits, not with 8. */
+static void noise(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const int bits = *(const int *)ranks->user;
+    const struct compressed_method method = {
+        .method = WEFT_COMPRESSED_QSGD, .bits = bits, .residual = WEFT_COMPRESSED_RESIDUAL_KEPT};
+    float *data = calloc(COMPRESSED_ELEMENTS, sizeof *data);
+    struct compressed_settings settings;
+    struct weft_compressed_average *average = NULL;
+    double norm = 0, largest = 0;
+    CHECK(data);
+    compressed_set(&settings, &method, WEFT_F32, data, 0);
+    settings.quantiser.bucket = 512;
+    OK(weft_compressed_average_create(&average, context, &settings.config));
+    for (uint64_t step = 0; step < 100; step++) {
+        double squares = 0;
+        fill(data, rank, step);
+        for (size_t i = 0; i < COMPRESSED_ELEMENTS; i++)
+            squares += (double)data[i] * (double)data[i];
+        largest = fmax(largest, sqrt(squares));
+        OK(weft_compressed_average_step(average, NULL));
+    }
+    OK(weft_compressed_average_residual_norm(average, &norm));
+    CHECK(bits == 2 ? norm > 3 * largest : norm < 0.1 * largest);
+    OK(weft_compressed_average_destroy(average));
+    free(data);
+}
+
+Test(compressed_life, residuals_of_two_bits_pile_up)
+{
+    for (int bits = 2; bits <= 8; bits += 6)
+        ranks_run_once(noise, 4, &bits);
 }
 
 /* ---- small models ---- */

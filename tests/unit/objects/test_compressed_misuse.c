@@ -146,7 +146,7 @@ Test(compressed_misuse, wrong_calls_are_named)
                  WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "tensor is 6");
     OK(weft_compressed_average_get_tensor(average, 0, &info));
-    CHECK(info.slice == 0 && info.components == 0);
+    CHECK(info.slice == 0 && info.components == 0 && info.loss == 0);
     CHECK_STATUS(weft_compressed_average_get_stats(average, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_compressed_average_residual_norm(average, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_compressed_average_get_state(average, NULL), WEFT_ERR_INVALID);
@@ -160,6 +160,34 @@ Test(compressed_misuse, wrong_calls_are_named)
     CHECK(!weft_compressed_phase_name((weft_compressed_phase_t)3));
     OK(weft_compressed_average_destroy(average));
     OK(weft_compressed_average_destroy(NULL));
+    alone_destroy(&alone);
+}
+
+/* What PowerSGD says of tensors: a row is a slice, and its factors' rank is the components. */
+Test(compressed_misuse, factors_are_told)
+{
+    static float data[COMPRESSED_ELEMENTS];
+    static const struct weft_gradiveq_tensor expected[COMPRESSED_TENSORS] = {
+        {.slice = 7, .slices = 15, .reuse = 15, .components = 2, .loss = -1},
+        {.loss = 0},
+        {.loss = 0},
+        {.slice = 18, .slices = 6, .reuse = 6, .components = 2, .loss = -1},
+        {.loss = 0},
+        {.slice = 4, .slices = 300, .reuse = 300, .components = 2, .loss = -1},
+    };
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_compressed_average *average = NULL;
+    struct compressed_settings settings;
+    compressed_set(&settings, &compressed_methods[POWERSGD_METHOD], WEFT_F32, data, 0);
+    OK(weft_compressed_average_create(&average, alone.context, &settings.config));
+    for (size_t t = 0; t < COMPRESSED_TENSORS; t++) {
+        struct weft_gradiveq_tensor info = {.struct_size = sizeof info};
+        OK(weft_compressed_average_get_tensor(average, t, &info));
+        CHECK(info.slice == expected[t].slice && info.slices == expected[t].slices);
+        CHECK(info.reuse == expected[t].reuse && info.components == expected[t].components);
+        CHECK(info.loss == expected[t].loss);
+    }
+    OK(weft_compressed_average_destroy(average));
     alone_destroy(&alone);
 }
 
