@@ -3,6 +3,11 @@
 # judged.
 . "$(dirname "$0")/common.sh"
 
+# The documents have all of them.
+for name in $("$weft" bench | sed -n 's/^\([a-z-]*\)  .*/\1/p'); do
+    checks=$((checks + 1))
+    grep -q "^| \`$name\` |" "$(dirname "$0")/../../docs/cli.md" || fail "docs/cli.md does not have weft bench $name"
+done
 fields='bench case weft unit peer peer_value ratio limit transport'
 projection=
 if [ "${WEFT_TEST_LAPACK:-$("$weft" info --json | grep -c '"lapack":true')}" = 1 ]; then
