@@ -326,16 +326,17 @@ ALGORITHM(ring, 2)
 
 static const struct weft_algorithm algorithms[] = {
     {.name = "recursive-doubling",
-     .cost = "2 c + an allreduce of all P and one of all Q; c: multiplying by a thin matrix",
+     .cost = "3 c + o + an allreduce of all P and one of all Q; c: multiplying by a thin matrix; "
+             "o: making P orthonormal",
      .notes = "both as allreduce has it; the same on all ranks and in every run. PowerSGD, NeurIPS "
               "2019, Algorithm 1",
      .ordered = 1},
     {.name = "reduce-scatter-allgather",
-     .cost = "2 c + an allreduce of all P and one of all Q",
+     .cost = "3 c + o + an allreduce of all P and one of all Q",
      .notes = "bitwise the result of recursive-doubling",
      .ordered = 1},
     {.name = "ring",
-     .cost = "2 c + an allreduce of all P and one of all Q",
+     .cost = "3 c + o + an allreduce of all P and one of all Q",
      .notes = "both as allreduce has it; the same on all ranks and in every run",
      .ordered = 0},
 };

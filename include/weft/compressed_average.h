@@ -97,15 +97,16 @@ typedef enum weft_gradiveq_order {
     WEFT_SLICES_ACROSS_FILTERS,
     /** Filters, one after the other, which the paper does not have. A filter's gradient combines
      *  patches of images that all filters have seen, so the projection of the first serves the
-     *  others better: slices lose a half to a quarter of what those across filters do at the same
-     *  K / d, with smaller projections (docs/compression.md). */
+     *  others better: slices of one filter lose a fifth to three fifths of what those of F D
+     *  across filters do at the same K / d, with smaller projections (docs/compression.md). */
     WEFT_SLICES_OF_FILTERS
 } weft_gradiveq_order_t;
 
 /** Whether what compression drops is kept for later steps. */
 typedef enum weft_compressed_residual {
-    /** As the method has it: WEFT_COMPRESSED_POWERSGD and signs (WEFT_QUANTISE_SIGN) keep it, the
-     *  others do not. */
+    /** As the method has it: WEFT_COMPRESSED_POWERSGD, and WEFT_COMPRESSED_QSGD by signs
+     *  (WEFT_QUANTISE_SIGN), keep it, the others do not: not GradiVeQ, whose other steps are biased
+     *  then if they are sums of signs. */
     WEFT_COMPRESSED_RESIDUAL_DEFAULT,
     /** Dropped. */
     WEFT_COMPRESSED_RESIDUAL_NONE,
@@ -137,18 +138,20 @@ struct weft_gradiveq_config {
     weft_gradiveq_order_t order;
     /** Slices have K = slice_factor F D elements (dense weights: slice_factor times outputs), at
      *  most the tensor; the last one of a tensor may be shorter. Default: the largest number up to
-     *  3 that divides H W (of 3 x 3 filters 3: the paper's choice), so that none is. Of whole
-     *  filters K = slice_factor D H W (dense weights: slice_factor times inputs), and the default
-     *  is 1, which loses least. */
+     *  3 that divides H W (of 3 x 3 filters 3: the paper's choice; dense weights: that divides
+     *  their inputs), so that none is. Of whole filters K = slice_factor D H W (dense weights:
+     *  slice_factor times inputs), and the default is 1, which loses least. */
     size_t slice_factor;
     /** If not 0, K, at least 2, of all tensors that have as many elements, while the others are
      *  sent as they are; slice_factor is 0 then. */
     size_t slice;
-    /** The most bytes that a rank's samples and projections may take, 4 K (L_t + min(K, L_t - 1)) a
-     *  projection. Of the tensor that takes most slices become half as long, or less, until it is
-     *  enough: multiples of F D, then of F, then parts of F; of whole filters multiples of D H W,
-     *  then of H W where the layout is WEFT_TENSOR_OIHW and else of D, then parts of that. Tensors
-     *  for which that is no help are sent as they are. Default: no limit. */
+    /** The most bytes that a rank's samples and projections may take for good, 4 K (L_t + min(K,
+     *  L_t - 1)) a projection. While components are found weft_pca() takes what it says for one of
+     *  them besides, and its result as much as the samples. Of the tensor that takes most slices
+     *  become half as long, or less, until it is enough: multiples of F D, then of F, then parts
+     *  of F; of whole filters multiples of D H W, then of H W where the layout is WEFT_TENSOR_OIHW
+     *  and else of D, then parts of that. Tensors for which that is no help are sent as they are.
+     *  Default: no limit. */
     size_t memory_bytes;
     /** s: slices that share a projection, which is the first one's. Default: all of a tensor. */
     size_t reuse;
@@ -234,10 +237,10 @@ struct weft_compressed_average_config {
     /** What becomes of NaNs and infinities in gradients. WEFT_NAN_ERROR (default): the gradient
      *  counts as zero on this rank in this step, and who waits is told; WEFT_NAN_ZERO: those
      *  elements count as zero. Both are counted. Sums of finite gradients that are more than a
-     *  float can be are infinite where they are sent as they are. Where they are quantised again
-     *  they count as zero with WEFT_NAN_ZERO, uncounted; else, and where PowerSGD makes columns of
-     *  them orthonormal, they fail the object for good: WEFT_ERR_COMPUTE, and
-     *  weft_compressed_average_next() stays as it was. */
+     *  float can be are infinite where they are sent as they are, and infinite or NaN where they
+     *  are projected. Where they are quantised again they count as zero with WEFT_NAN_ZERO,
+     *  uncounted; else, and where PowerSGD makes columns of them orthonormal, they fail the object
+     *  for good: WEFT_ERR_COMPUTE, and weft_compressed_average_next() stays as it was. */
     weft_nan_policy_t nan;
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
      *  WEFT_NEVER. The object stays usable: weft_compressed_average_wait() goes on waiting. */
@@ -284,8 +287,8 @@ struct weft_compressed_average_result {
     double bits;
     /** Of this rank's gradient (with its residual), the square of the norm of what its compression
      *  has dropped, divided by that of its norm: of GradiVeQ's compressed steps the loss of
-     *  equation 7, of the tensors that are projected. -1: it is not known (or the norm is 0). 0:
-     *  nothing was dropped. */
+     *  equation 7, of the tensors that are projected. -1: it is not known (or the norm is 0, or
+     *  components are more than a float can be). 0: nothing was dropped. */
     double loss;
     /** GradiVeQ: ranks that have voted for the end of the compressed phase in the step before. */
     int votes;
@@ -304,7 +307,7 @@ struct weft_compressed_average_stats {
     uint64_t ended_early;
     /** Elements that were summed. */
     uint64_t elements;
-    /** NaNs and infinities in gradients. */
+    /** NaNs and infinities in gradients (with their residuals). */
     uint64_t nans;
     /** GradiVeQ: samples that were not taken because the sum was not finite. */
     uint64_t bad_samples;
@@ -335,7 +338,7 @@ struct weft_gradiveq_tensor {
      *  are sent as they are then, and where d is no less than their elements. */
     size_t components;
     /** Of the samples of the first projection: the share of their variance that is lost. -1: not
-     *  known. */
+     *  known, as of PowerSGD, or components is 0. Of what is sent as it is: 0. */
     double loss;
 };
 
@@ -370,8 +373,8 @@ struct weft_compressed_average_state {
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
  * Takes 8 bytes an element, 8 for a residual, and what schedules take; GradiVeQ besides 4 bytes an
  * element for means, 4 K L_t for the samples of each projection and 4 K d for the projection;
- * PowerSGD r (rows + columns) elements. It is allocated here, but for projections and the schedules
- * of new phases, which weft_compressed_average_wait() allocates.
+ * PowerSGD 4 r (rows + 4 columns) bytes a matrix. It is allocated here, but for projections and
+ * the schedules of new phases, which weft_compressed_average_wait() allocates.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree, and where the
  *         state of a checkpoint is of other tensors); WEFT_ERR_UNSUPPORTED (datatype; GradiVeQ and
  *         there is no LAPACK); WEFT_ERR_MEMORY; WEFT_ERR_TIMEOUT; WEFT_ERR_PEER (it has failed on

@@ -3,7 +3,7 @@
 #include "schedules/common/template.h"
 
 /* Multiply-adds a microsecond of one core, about: what projecting costs beside its memory. By `weft
- * bench compress` on AVX-512: 1.6 to 2.1 GB/s of values at d = 96 and 99 are 4.1e4 to 5e4. */
+ * bench compress` on AVX-512: 1.6 to 2.4 GB/s of values at d = 96 and 99 are 4e4 to 5.8e4. */
 #define PRODUCTS_PER_US 4e4
 
 enum { SLICE = 64, RATIO = 8, RANK = 2 };

@@ -113,8 +113,8 @@ static const struct cli_option options_table[] = {
      AT(sparse.k), .least = 1, .most = LLONG_MAX},
     {"warmup-steps", 0, CLI_INTEGER, "N",
      "for topk, gtopk, oktopk: before it N steps with each of 0.25, 0.0725, 0.015 and 0.004 that "
-     "is larger; for gradiveq and powersgd: the first N steps are not compressed (default 0; of "
-     "gradiveq a tenth of --steps, 2500 at most)",
+     "is larger; for powersgd: the first N steps are not compressed, for gradiveq: they "
+     "are as --uncompressed says (default 0; of gradiveq a tenth of --steps, 2500 at most)",
      AT(sparse.warmup_steps), .most = 1000000000},
     {"per-layer",
      .help = "every tensor sends its own largest entries, for topk, gtopk, oktopk (default: the "
@@ -186,7 +186,7 @@ static const struct cli_option options_table[] = {
      AT(compress.algo), .words = algos},
     {"compress-residual", 0, CLI_CHOICE, "WHAT",
      "what becomes of what gradiveq, qsgd and powersgd drop: none, kept for the next step, or "
-     "default: kept by powersgd and --bits sign",
+     "default: kept by powersgd and by qsgd with --bits sign",
      AT(compress.residual), .words = compress_residuals},
     {"on-death", 0, CLI_CHOICE, "WHAT",
      "where a process dies: go-on, those that are left do, or stop, the training fails", "go-on",
