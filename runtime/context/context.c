@@ -319,6 +319,7 @@ void weft__context_leave(struct weft_context *context)
     if (!leave)
         return;
     weft__drive_lock(context);
+    weft__engine_tell_rest(&context->engine);
     leave(transport);
     weft__drive_unlock(context);
 }
@@ -331,6 +332,7 @@ void weft__context_free(struct weft_context *context)
     weft__free((void *)engine->objects);
     weft__free(engine->gone);
     weft__deaths_free(engine);
+    weft__told_free(engine);
     weft__free(engine->failed_numbers);
     weft__free(engine->reason);
     weft__free(context->abort_text);
@@ -366,7 +368,9 @@ int weft_context_destroy(struct weft_context *context)
     weft__helper_stop(context);
     weft__drive_lock(context);
     int failed = engine->failed == WEFT_ERR_TRANSPORT;
+    weft__engine_tell_rest(engine);
     weft__engine_step(engine, engine->now);
+    weft__engine_tell_rest(engine); /* of what has come in it */
     weft__recorder_close(context, 1);
     weft__run_bury(context, 0);
     weft__context_drop_messages(context);

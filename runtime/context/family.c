@@ -182,6 +182,7 @@ static void end(struct weft_context *context)
     while (atomic_load_explicit(&context->engine.completing, memory_order_acquire) != 0)
         sched_yield();
     weft__drive_lock(context);
+    weft__engine_tell_rest(&context->engine);
     weft__part_leave(part);
     weft__recorder_close(context, 1);
     weft__run_bury(context, 0);

@@ -230,33 +230,96 @@ static void tell_one(struct weft__engine *engine, const struct weft__message *me
         transport->ops->control(transport, &brief);
 }
 
+static void tell_news(struct weft__engine *engine, uint64_t object, const struct weft__news *news,
+                      int64_t to)
+{
+    const size_t bytes = strlen(news->text);
+    const struct weft__message message = {.version = (uint64_t)news->origin,
+                                          .object = object,
+                                          .tag = (uint32_t)-news->status,
+                                          .bytes = bytes < WEFT__NEWS_BYTES ? bytes
+                                                                            : WEFT__NEWS_BYTES - 1,
+                                          .data = news->text,
+                                          .from = engine->transport->rank,
+                                          .to = (int32_t)to,
+                                          .kind = WEFT__NEWS};
+    tell_one(engine, &message);
+}
+
+/* What ranks nearby have been told, and others not yet. */
+struct weft__told {
+    struct weft__told *next;
+    uint64_t object;
+    int origin, status;
+    char text[];
+};
+
+static void note_told(struct weft__engine *engine, uint64_t object, const struct weft__news *news)
+{
+    for (const struct weft__told *told = engine->told; told; told = told->next)
+        if (told->object == object)
+            return;
+    const size_t bytes = strlen(news->text) + 1;
+    struct weft__told *told = weft__malloc(1, sizeof *told + bytes);
+    if (!told)
+        return; /* they hear of it from others */
+    told->object = object;
+    told->origin = news->origin;
+    told->status = news->status;
+    memcpy(told->text, news->text, bytes);
+    told->next = engine->told;
+    engine->told = told;
+}
+
 void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struct weft__news *news)
 {
     int64_t rank = engine->transport->rank, size = engine->transport->size;
     struct weft__error_saved saved; /* that a peer cannot be told is not the caller's error */
     weft__error_save(&saved);
+    if (!engine->gone)
+        note_told(engine, object, news);
     /* Where ranks are gone that would pass them on: to everybody. */
     for (int64_t hop = 1; hop < size; hop = engine->gone ? hop + 1 : 2 * hop) {
-        struct weft__message message = {.version = (uint64_t)news->origin,
-                                        .object = object,
-                                        .tag = (uint32_t)-news->status,
-                                        .bytes = strlen(news->text),
-                                        .data = news->text,
-                                        .from = (int32_t)rank,
-                                        .to = (int32_t)((rank + hop) % size),
-                                        .kind = WEFT__NEWS};
-        if (message.bytes >= WEFT__NEWS_BYTES)
-            message.bytes = WEFT__NEWS_BYTES - 1;
-        tell_one(engine, &message);
-        if (engine->gone)
-            continue;
-        int32_t behind = (int32_t)((rank + size - hop) % size);
-        if (behind == message.to)
-            continue;
-        message.to = behind;
-        tell_one(engine, &message);
+        const int64_t ahead = (rank + hop) % size, behind = (rank + size - hop) % size;
+        tell_news(engine, object, news, ahead);
+        if (!engine->gone && behind != ahead)
+            tell_news(engine, object, news, behind);
     }
     weft__error_restore(&saved);
+}
+
+static int is_power(int64_t distance)
+{
+    return (distance & (distance - 1)) == 0;
+}
+
+void weft__engine_tell_rest(struct weft__engine *engine)
+{
+    int64_t rank = engine->transport->rank, size = engine->transport->size;
+    struct weft__error_saved saved;
+    weft__error_save(&saved);
+    while (engine->told) {
+        struct weft__told *told = engine->told;
+        const struct weft__news news = {told->origin, told->status, told->text};
+        engine->told = told->next;
+        for (int64_t hop = 1; hop < size && engine->failed != WEFT_ERR_TRANSPORT; hop++) {
+            const int64_t to = (rank + hop) % size;
+            if (!is_power(hop) && !is_power(size - hop) && to != news.origin &&
+                !weft__engine_has_gone(engine, (int)to))
+                tell_news(engine, told->object, &news, to);
+        }
+        weft__free(told);
+    }
+    weft__error_restore(&saved);
+}
+
+void weft__told_free(struct weft__engine *engine)
+{
+    while (engine->told) {
+        struct weft__told *told = engine->told;
+        engine->told = told->next;
+        weft__free(told);
+    }
 }
 
 void weft__sequence_give_up(struct weft__engine *engine, uint64_t version, int status,

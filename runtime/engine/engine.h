@@ -316,6 +316,7 @@ struct weft__engine {
     unsigned char *gone;           /* a bit a rank: it has left or died; NULL until one has */
     struct weft__death *deaths;    /* of those that have died; latest first */
     struct weft__death *reports;   /* what others have said of deaths before the transport did */
+    struct weft__told *told;       /* news that only ranks nearby have been told */
     uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
     size_t failed_count, failed_capacity;
     size_t slice_bytes;
@@ -379,6 +380,10 @@ void weft__whole_fail(struct weft__engine *engine, struct weft__whole *whole, in
 /* Tells that an object (its number), or WEFT__EVERY_OBJECT, has failed, to the ranks at a distance
  * of 2^i on both sides. They pass it on, so it reaches all that are alive over many ways. */
 void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struct weft__news *news);
+/* Tells the others, too, before this rank leaves: who waits for it would hear that it has left
+ * before it hears why. Once. */
+void weft__engine_tell_rest(struct weft__engine *engine);
+void weft__told_free(struct weft__engine *engine);
 /* Whether the calling thread is in an `ended` callback of a run of the engine. */
 int weft__engine_calls(const struct weft__engine *engine);
 
