@@ -244,6 +244,7 @@ static void be_mad(struct forked_rank *self, const struct madness *madness)
                           .everywhere = madness->everywhere,
                           .leaves = madness->leaves};
     find_regions(&rogue);
+    forked_meet(self); /* after that others may end, whose regions are mapped no more */
     const struct weft__shared_region *own = (void *)rogue.regions[MAD];
     struct weft__channel_config config = {.size = SIZE,
                                           .eager_bytes = own->eager_bytes,
@@ -362,9 +363,9 @@ static int one_rank(struct forked_rank *self, void *user)
     if (madness->seed % 3 == 0)
         shared.large = WEFT_SHARED_LARGE_COPY;
     NEED(weft_context_create_shared(&context, self->rank, SIZE, &config, &shared) == WEFT_OK);
-    forked_meet(self);
     if (self->rank == MAD)
         be_mad(self, madness);
+    forked_meet(self);
     work(self, madness, context);
     return 0;
 }
