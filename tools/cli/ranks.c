@@ -124,9 +124,14 @@ static int join_shared(const struct cli *cli, struct ranks_world *world)
 
     world->rank = 0;
     world->size = processes;
-    if (ranks_launched() && cli->ranks && cli->ranks != processes)
-        return cli_usage(command, "-n: %d, but weft launch started %d; leave -n out", cli->ranks,
-                         processes);
+    if (ranks_launched() && cli->ranks && cli->ranks + world->more != processes) {
+        return world->more > 0
+                   ? cli_usage(command,
+                               "-n: %d and %d more, but weft launch started %d; leave -n out",
+                               cli->ranks, world->more, processes)
+                   : cli_usage(command, "-n: %d, but weft launch started %d; leave -n out",
+                               cli->ranks, processes);
+    }
     if (ranks_launched())
         world->rank = number_in(own_rank);
     else if (processes != 1)

@@ -31,6 +31,8 @@ struct ranks_world {
     int threads;
     /** `shared`: so many processes are started if nobody has started any. */
     int wanted;
+    /** Of these, those on top of what -n says. */
+    int more;
     /** Of these: one that is killed does not end the others. */
     int keep_going;
     /** This process, once it is one of them. */

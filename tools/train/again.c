@@ -15,6 +15,8 @@
  * A step counts as done if the model has been updated in it, or if the gradient is in the state: an
  * exchange that failed is left out. Of layers some may be in the state and some not, so the first
  * step that is not wholly in all states is taken again: what is there already does not count twice.
+ *
+ * With servers the training fails.
  */
 #include "tools/cli/terminal.h"
 #include "tools/train/trainee.h"
@@ -203,6 +205,35 @@ static int settle(struct trainee *trainee)
     return status;
 }
 
+/* Where there are servers nobody goes on: parameters are lost with one, and who else takes part is
+ * fixed. */
+static int say_lost(const struct trainee *trainee, const char *text)
+{
+    const struct train_options *options = trainee->job->options;
+    const struct weft_context *world = trainee->setup.world;
+    const int apart = train_server_ranks(options, trainee->job->algorithm);
+
+    for (int rank = 0; rank < weft_context_size(world); rank++) {
+        const int server = apart ? rank - trainee->setup.size : rank;
+        weft_rank_state_t state = WEFT_RANK_PRESENT;
+        const char *how = NULL;
+
+        weft_context_rank_state(world, rank, &state, &how);
+        if (state != WEFT_RANK_DEAD)
+            continue;
+        if (server >= 0 && server < options->servers.count)
+            return weft_error_set(WEFT_ERR_PEER,
+                                  "rank %d, server %d of %d, has died%s%s: what it held of the "
+                                  "parameters is lost",
+                                  rank, server, options->servers.count, how && *how ? ": " : "",
+                                  how ? how : "");
+        return weft_error_set(WEFT_ERR_PEER,
+                              "rank %d has died%s%s: servers do not go on without it", rank,
+                              how && *how ? ": " : "", how ? how : "");
+    }
+    return weft_error_set(WEFT_ERR_PEER, "%s", text);
+}
+
 /* 1: the user has interrupted, and rank 0 ends while the others are in a step: nobody goes on. */
 static int is_abandoned(const struct train_job *job)
 {
@@ -218,6 +249,8 @@ int trainee_go_on(struct trainee *trainee, int status)
     if (!job->goes_on || status != WEFT_ERR_PEER || !trainee->setup.model || is_abandoned(job))
         return status;
     snprintf(text, sizeof text, "%s", weft_error_text());
+    if (job->algorithm->serve)
+        return say_lost(trainee, text);
     cli_progress_end();
     fprintf(stderr, "weft train: %s: step %llu: %s\n", job->algorithm->name,
             (unsigned long long)trainee->steps, text);

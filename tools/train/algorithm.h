@@ -15,7 +15,8 @@
  *     (delayed)
  *
  *     layers     gradient of t    and while it is computed   layers.ready of each layer,
- *                forward pass of t+1    layers.wait of each layer, and its update
+ *                forward pass of t+1    layers.wait of each layer, and its update, unless servers
+ *                have updated it
  *
  * An exchange of layers has one place, whatever --order says: it is as if it came after the
  * gradient.
@@ -38,9 +39,14 @@
 #include "tools/train/model.h"
 #include "tools/train/options.h"
 
+struct train_algorithm;
+
 /** What an algorithm works on; valid from create to destroy. */
 struct train_setup {
+    const struct train_algorithm *algorithm;
+    /** Of the ranks that train; and of all, servers too: the last ones. */
     struct weft_context *context;
+    struct weft_context *world;
     int rank;
     int size;
     /** Its tensors stay where they are; the same on all ranks at the start. */
@@ -123,10 +129,11 @@ struct train_exchange {
 struct train_layers {
     /** The layer's gradients are there. Does not block. */
     int (*ready)(void *state, size_t layer);
-    /** Waits until they are the mean of all ranks'. Every layer of a step once, in the order of the
-     *  model, before the first of the next one is ready. */
+    /** Waits until they are the mean of all ranks'; of servers: until the layer is updated. Every
+     *  layer of a step once, in the order of the model, before the first of the next one is ready.
+     */
     int (*wait)(void *state, size_t layer);
-    /** Between steps: how layers were merged. */
+    /** Between steps: how layers were merged; NULL: they are not. */
     int (*describe)(void *state, struct train_merged *merged);
 };
 
@@ -136,6 +143,12 @@ struct train_algorithm {
     const char *summary;
     /** 1: plots show it before the others. */
     int featured;
+    /** 1: layers are sent in groups, as --merge says. */
+    int merges;
+    /** What a rank is that is a server alone: blocking, until all others have destroyed their
+     *  states. The model is what it is at the start. NULL: there are no servers; else they update
+     *  the model, and the trainer does not. */
+    int (*serve)(const struct train_setup *setup);
     /** 1: needs a context with helper progress also where nothing is beside the gradient. */
     int needs_helper;
     enum train_sparse_use sparse;

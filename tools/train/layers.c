@@ -6,15 +6,17 @@
  */
 #include "tools/train/trainee.h"
 
-/* Waits for the mean gradient of a layer and applies it. */
+/* Waits for the mean gradient of a layer and applies it, or for the servers, which have. */
 static int finish_layer(struct trainee *trainee, size_t layer)
 {
-    int status = trainee->job->algorithm->layers.wait(trainee->state, layer);
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = algorithm->layers.wait(trainee->state, layer);
 
     if (status != WEFT_OK)
         return status;
-    model_update_layer(trainee->setup.model, layer, (float)trainee->job->options->rate,
-                       trainee_momentum(trainee));
+    if (!algorithm->serve)
+        model_update_layer(trainee->setup.model, layer, (float)trainee->job->options->rate,
+                           trainee_momentum(trainee));
     trainee->updates++;
     return WEFT_OK;
 }
@@ -91,7 +93,9 @@ static int ready(void *user, size_t layer)
 
 int trainee_goes_by_layers(const struct trainee *trainee)
 {
-    return trainee->job->algorithm->layers.ready && !trainee->job->options->merge_wait;
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+
+    return algorithm->layers.ready && !(algorithm->merges && trainee->job->options->merge_wait);
 }
 
 int trainee_compute_layers(struct trainee *trainee)

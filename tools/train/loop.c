@@ -229,14 +229,20 @@ static void clean_up(struct trainee *trainee)
     train_shards_free(&trainee->shards);
 }
 
+/* What servers send counts, too: where they are apart it is what those who train receive. */
 int trainee_count_bytes(struct trainee *trainee)
 {
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
     struct weft_context_stats stats = {.struct_size = sizeof stats};
-    int status = weft_context_get_stats(trainee->setup.context, &stats);
+    int status = weft_context_get_stats(
+        algorithm->serve ? trainee->setup.world : trainee->setup.context, &stats);
+    uint64_t bytes = stats.bytes_sent;
 
+    if (train_server_ranks(trainee->job->options, algorithm) > 0)
+        bytes += stats.bytes_received;
     if (status == WEFT_OK) {
-        trainee->bytes_sent += stats.bytes_sent - trainee->bytes_before;
-        trainee->bytes_before = stats.bytes_sent;
+        trainee->bytes_sent += bytes - trainee->bytes_before;
+        trainee->bytes_before = bytes;
         trainee->report[REPORT_BYTES] = (double)trainee->bytes_sent;
     }
     return status;
@@ -389,14 +395,16 @@ static int train(struct trainee *trainee)
     return status == WEFT_OK && trainee->job->goes_on ? weft_run_execute(trainee->barrier) : status;
 }
 
-int train_rank(struct weft_context *context, void *user)
+/* A rank that trains. */
+static int train_in(struct train_job *job, struct weft_context *world, struct weft_context *context)
 {
-    struct train_job *job = user;
     struct trainee trainee = {
         .job = job,
-        .world = context,
+        .world = world,
         .began_with = weft_context_size(context),
-        .setup = {.context = context,
+        .setup = {.algorithm = job->algorithm,
+                  .context = context,
+                  .world = world,
                   .rank = weft_context_rank(context),
                   .size = weft_context_size(context),
                   .options = job->options,
@@ -417,6 +425,45 @@ int train_rank(struct weft_context *context, void *user)
         job->left = trainee.setup.context;
     clean_up(&trainee);
     /* The text of the failure, not of what it made fail afterwards. */
+    return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
+}
+
+/* A rank that is a server alone: where nobody asks for servers it has nothing to do. */
+static int serve(struct train_job *job, struct weft_context *world)
+{
+    const struct train_options *options = job->options;
+    struct net_config net = train_options_net(options);
+    struct train_setup setup = {.algorithm = job->algorithm, .world = world, .options = options};
+
+    if (!job->algorithm->serve)
+        return WEFT_OK;
+    int status = model_create_in(&setup.model, world, &net, 1, options->seed);
+    if (status == WEFT_OK)
+        status = job->algorithm->serve(&setup);
+    model_destroy(setup.model);
+    return status;
+}
+
+int train_rank(struct weft_context *world, void *user)
+{
+    struct train_job *job = user;
+    struct weft_context *context = NULL;
+    const int rank = weft_context_rank(world);
+    const int trains = rank < job->options->ranks;
+
+    if (weft_context_size(world) == job->options->ranks)
+        return train_in(job, world, world);
+    int status = weft_context_split(world, trains ? 0 : WEFT_COLOUR_NONE, rank, &context);
+    if (status != WEFT_OK)
+        return status;
+    if (!trains)
+        return serve(job, world);
+    status = train_in(job, world, context);
+    char text[512] = "";
+    if (status != WEFT_OK)
+        snprintf(text, sizeof text, "%s", weft_error_text());
+    job->left = NULL;
+    weft_context_destroy(context);
     return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }
 
@@ -449,7 +496,8 @@ int train_local_ranks(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
                                                                        : WEFT_PROGRESS_DEFAULT;
-    status = weft_local_run(job->options->ranks, &config, train_rank, job);
+    status = weft_local_run(job->options->ranks + train_server_ranks(job->options, job->algorithm),
+                            &config, train_rank, job);
     train_end_history(job);
     return status;
 }
@@ -465,7 +513,9 @@ int train_virtual_ranks(struct train_job *job)
     weft_virtual_config_init(&config);
     config.net = &job->options->net;
     config.seed = job->options->seed;
-    status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
+    status =
+        weft_virtual_run(job->options->ranks + train_server_ranks(job->options, job->algorithm),
+                         &config, train_rank, job);
     train_end_history(job);
     return status;
 }

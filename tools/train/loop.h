@@ -62,9 +62,9 @@ struct train_outcome {
     /** As in train_statistics; the share is the mean over ranks. */
     size_t k;
     double selected_share;
-    /** Payload that all ranks have sent in their steps, as their contexts have counted it; what
-     *  makes the models one in the end is not in it. Then a rank and step: mean, and of the rank
-     *  that sent most. */
+    /** Payload that all ranks, servers too, have sent in their steps, as their contexts have
+     *  counted it; what makes the models one in the end is not in it. Then a rank and step: mean,
+     *  and of the rank that sent most. */
     double bytes_sent;
     double bytes_per_step;
     double bytes_per_step_most;
@@ -123,7 +123,8 @@ struct train_job {
 };
 
 /** A rank's part of the job, collective over its context. @p job is a struct train_job, for whose
- *  ranks of this process there is a history. */
+ *  ranks of this process there is a history. Ranks behind the first options->ranks are servers, if
+ *  the algorithm has such, and have nothing else to do. */
 int train_rank(struct weft_context *context, void *job);
 
 /** Makes the history of a job, for @p ranks ranks of this process. @return WEFT_OK or

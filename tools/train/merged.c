@@ -341,6 +341,7 @@ double train_merged_step_us(const struct train_merged *merged, const struct trai
 const struct train_algorithm train_merged = {
     .name = "merged",
     .summary = "the same, layer by layer while the gradient is computed, merged as --merge says",
+    .merges = 1,
     .needs_helper = 1,
     .create = merged_create,
     .again = merged_again,

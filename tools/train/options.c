@@ -188,6 +188,12 @@ static const struct cli_option options_table[] = {
      "what becomes of what gradiveq, qsgd and powersgd drop: none, kept for the next step, or "
      "default: kept by powersgd and by qsgd with --bits sign",
      AT(compress.residual), .words = compress_residuals},
+    {"servers", 0, CLI_INTEGER, "N",
+     "parameter servers: ranks on top of those that train (of "
+     "mpiexec's processes the last ones)",
+     "1", AT(servers.count), .least = 1, .most = 4096},
+    {"co-located", .help = "they are no ranks of their own but the first of those that train",
+     AT(servers.colocated)},
     {"on-death", 0, CLI_CHOICE, "WHAT",
      "where a process dies: go-on, those that are left do, or stop, the training fails", "go-on",
      AT(on_death), .words = on_deaths},
@@ -309,7 +315,7 @@ int train_options_parameters(const struct train_options *options, size_t *parame
     return WEFT_OK;
 }
 
-/* An algorithm with layers once for each of the merges. */
+/* An algorithm that merges layers once for each of the merges. */
 static int spread_merges(struct train_options *options)
 {
     size_t most = options->algorithm_count * options->merge_count;
@@ -323,7 +329,7 @@ static int spread_merges(struct train_options *options)
         return cli_fail(command, "out of memory");
     }
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        size_t times = options->algorithms[i]->layers.ready ? options->merge_count : 1;
+        size_t times = options->algorithms[i]->merges ? options->merge_count : 1;
         for (size_t merge = 0; merge < times; merge++) {
             merge_of[count] = merge;
             algorithms[count++] = options->algorithms[i];
@@ -342,7 +348,7 @@ const char *train_options_name(const struct train_options *options, size_t index
     const struct train_algorithm *algorithm = options->algorithms[index];
     char method[WEFT_MERGE_METHOD_TEXT] = "";
 
-    if (algorithm->layers.ready && options->merge_of)
+    if (algorithm->merges && options->merge_of)
         weft_merge_method_format(&options->merges[options->merge_of[index]], method, sizeof method);
     snprintf(text, size, "%s%s%s", algorithm->name, method[0] ? " " : "", method);
     return text;
@@ -355,13 +361,17 @@ int train_options_parse(struct train_options *options, struct cli *cli)
     options->processes = cli_uses_processes(options->transport);
     options->is_virtual = strcmp(options->transport, "virtual") == 0;
     options->json = cli->json;
+    if (options->processes && !options->servers.colocated &&
+        (train_options_serve(options) || cli_typed(cli, "servers")))
+        options->server_ranks = options->servers.count;
     if (cli->ranks)
         options->ranks = cli->ranks;
     else if (options->processes && ranks_launched())
-        options->ranks = ranks_processes();
+        cli->status = train_options_take_processes(options, ranks_processes());
     if (cli_typed(cli, "warmup-steps"))
         options->compress.warmup_steps = options->sparse.warmup_steps;
-    cli->status = train_options_check(options, cli);
+    if (!cli->status)
+        cli->status = train_options_check(options, cli);
     if (!cli->status)
         cli->status = spread_merges(options);
     return !cli->status;
@@ -375,7 +385,21 @@ int train_is_sync(const struct train_options *options, uint64_t step)
 enum train_compression train_compression_of(const struct train_options *options,
                                             const struct train_algorithm *algorithm)
 {
-    return algorithm->layers.ready ? options->merge_compress : algorithm->compression;
+    return algorithm->merges ? options->merge_compress : algorithm->compression;
+}
+
+int train_server_ranks(const struct train_options *options, const struct train_algorithm *algorithm)
+{
+    return algorithm->serve && !options->servers.colocated ? options->servers.count : 0;
+}
+
+int train_options_serve(const struct train_options *options)
+{
+    int serve = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++)
+        serve |= options->algorithms[i]->serve != NULL;
+    return serve;
 }
 
 const char *train_options_mix(const struct train_options *options)

@@ -99,6 +99,13 @@ enum train_merge_sparse {
     TRAIN_MERGE_OKTOPK
 };
 
+/** Of algorithms with parameter servers. */
+struct train_server_options {
+    /** How many servers. 1: the first workers are; 0: ranks of their own. */
+    int count;
+    int colocated;
+};
+
 struct train_options {
     /** The algorithms to train with, one after the other, one with layers once for each of the
      *  merges; and which of those; owned. */
@@ -122,8 +129,12 @@ struct train_options {
     enum { TRAIN_GO_ON, TRAIN_STOP } on_death;
     /** Of virtual ranks. */
     struct weft_net net;
-    /** How many. MPI: 0 until it has been asked. */
+    /** How many train. MPI: 0 until it has been asked. */
     int ranks;
+    /** Of processes: how many there are on top of these, which are servers alone. */
+    int server_ranks;
+    /** 1: algorithms are there because all were asked for. */
+    int all;
     uint64_t steps;
     /** Images a rank uses in a step. */
     size_t batch;
@@ -162,6 +173,7 @@ struct train_options {
     int patience_typed;
     struct train_sparse_options sparse;
     struct train_compress_options compress;
+    struct train_server_options servers;
     uint64_t seed;
     /** Trainings of each algorithm, with seeds that follow each other. */
     size_t seeds;
@@ -178,6 +190,10 @@ void train_options_free(struct train_options *options);
 /** Parses the command line over the defaults. 1: go on; 0: the command is over, with cli->status.
  *  */
 int train_options_parse(struct train_options *options, struct cli *cli);
+
+/** Of so many processes those that do not train are servers. Of all algorithms those are left out
+ *  for whose servers there are too few. @return CLI_OK, or CLI_WRONG after a line. */
+int train_options_take_processes(struct train_options *options, int processes);
 
 /** Checks what was typed as a whole. @return CLI_OK, or an exit status after a line. */
 int train_options_check(const struct train_options *options, const struct cli *cli);
@@ -196,6 +212,13 @@ const char *train_options_mix(const struct train_options *options);
 /** How an algorithm compresses dense gradients. */
 enum train_compression train_compression_of(const struct train_options *options,
                                             const struct train_algorithm *algorithm);
+
+/** How many ranks of a training are servers alone, on top of those that train. */
+int train_server_ranks(const struct train_options *options,
+                       const struct train_algorithm *algorithm);
+
+/** 1: one of the algorithms has servers. */
+int train_options_serve(const struct train_options *options);
 
 /** What is trained. It borrows the hidden widths. */
 struct net_config train_options_net(const struct train_options *options);

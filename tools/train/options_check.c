@@ -33,7 +33,7 @@ static unsigned uses_of(const struct train_options *options,
                                             [TRAIN_COMPRESS_POWERSGD] = USES_POWERSGD};
     enum train_sparse_use sparse = algorithm->sparse;
 
-    if (algorithm->layers.ready && options->merge_sparse != TRAIN_MERGE_DENSE)
+    if (algorithm->merges && options->merge_sparse != TRAIN_MERGE_DENSE)
         sparse = options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
     return compressions[train_compression_of(options, algorithm)] |
            (sparse == TRAIN_SPARSE_MERGED ? USES_SPARSE | USES_GTOPK
@@ -48,7 +48,7 @@ static int check_merge(const struct train_options *options, const struct cli *cl
     int merges = 0;
 
     for (size_t i = 0; i < options->algorithm_count; i++)
-        merges |= options->algorithms[i]->layers.ready != NULL;
+        merges |= options->algorithms[i]->merges;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (cli_typed(cli, names[i]) && !merges) {
             return cli_usage(command,
@@ -220,10 +220,48 @@ int train_options_check(const struct train_options *options, const struct cli *c
     return status ? status : check(options, cli);
 }
 
+/* Algorithms of all that need servers for which there are no processes. */
+static void drop_served(struct train_options *options)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        if (options->algorithms[i]->serve)
+            continue;
+        if (options->merge_of)
+            options->merge_of[kept] = options->merge_of[i];
+        options->algorithms[kept++] = options->algorithms[i];
+    }
+    options->algorithm_count = kept;
+    options->server_ranks = 0;
+}
+
+int train_options_take_processes(struct train_options *options, int processes)
+{
+    if (options->all && options->server_ranks > 0 && processes <= options->server_ranks)
+        drop_served(options);
+    options->ranks = processes - options->server_ranks;
+    if (options->ranks >= 1)
+        return CLI_OK;
+    return cli_usage(command,
+                     "--servers: %d of %d process%s; expected more processes than servers, or "
+                     "--co-located",
+                     options->server_ranks, processes, processes == 1 ? "" : "es");
+}
+
 int train_options_check_ranks(const struct train_options *options, int ranks)
 {
-    if (ranks > MOST_RANKS && !options->processes && !options->is_virtual)
-        return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
+    const int apart = train_options_serve(options) && !options->servers.colocated;
+    const int all = ranks + (apart ? options->servers.count : 0);
+
+    if (all > MOST_RANKS && !options->processes && !options->is_virtual)
+        return cli_usage(command, "-n: %d ranks; expected at most %d threads%s", ranks,
+                         MOST_RANKS - (all - ranks), apart ? " beside servers" : "");
+    if (options->servers.colocated && options->servers.count > ranks) {
+        return cli_usage(command,
+                         "--servers: %d; expected 1..%d, the number of ranks, with --co-located",
+                         options->servers.count, ranks);
+    }
     if (train_delays_check(&options->imbalance, ranks) != WEFT_OK) {
         return cli_usage(command, "--imbalance: '%s': %s", options->imbalance_text,
                          weft_error_text());

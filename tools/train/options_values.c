@@ -29,6 +29,7 @@ static int add_algorithms(struct train_options *options, const char *command, co
     int all = length == strlen("all") && strncmp(word, "all", length) == 0;
     size_t before = options->algorithm_count;
 
+    options->all |= all;
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         if (!all && *at != train_algorithm_find(word, length))
             continue;
@@ -63,6 +64,7 @@ int train_take_algorithms(void *target, const char *command, const char *text)
     weft_memory_free(options->algorithms);
     options->algorithms = list;
     options->algorithm_count = 0;
+    options->all = 0;
     for (const char *word = text;; word++) {
         size_t length = strcspn(word, ",");
         int status = add_algorithms(options, command, word, length);

@@ -35,7 +35,8 @@ struct training {
 static int begin_process(struct training *training)
 {
     struct ranks_world world = {.transport = training->options.transport,
-                                .wanted = training->options.ranks,
+                                .wanted = training->options.ranks + training->options.server_ranks,
+                                .more = training->options.server_ranks,
                                 .keep_going = training->options.on_death == TRAIN_GO_ON};
 
     for (size_t i = 0; i < training->options.algorithm_count; i++)
@@ -45,8 +46,10 @@ static int begin_process(struct training *training)
     training->over = world.over;
     if (status || world.over)
         return status;
-    training->options.ranks = world.size;
     training->first = world.rank == 0;
+    status = train_options_take_processes(&training->options, world.size);
+    if (status)
+        return status;
     return train_options_check_ranks(&training->options, training->options.ranks);
 }
 
@@ -54,8 +57,12 @@ static int begin_process(struct training *training)
 static int open_world(struct training *training, const struct train_job *job)
 {
     int needs_helper = train_needs_helper(job->options, job->algorithm);
+    int servers = train_server_ranks(job->options, job->algorithm);
     struct weft_context_config config;
 
+    if (training->options.server_ranks < servers)
+        return weft_error_set(WEFT_ERR_STATE, "needs %d servers, of which %d are left", servers,
+                              training->options.server_ranks);
     if (training->left) {
         if (needs_helper && weft_context_progress_mode(training->left) != WEFT_PROGRESS_HELPER)
             return weft_error_set(WEFT_ERR_STATE,
@@ -76,6 +83,58 @@ static void close_world(struct training *training)
     training->world = training->left = NULL;
 }
 
+/* How many of those that are left are servers: they come last, before and after. */
+static int count_servers(const struct weft_context *before, const struct weft_context *left,
+                         int first, int *count)
+{
+    int size = weft_context_size(left);
+    int *ranks = weft_memory_alloc((size_t)weft_context_size(before) + (size_t)size, sizeof *ranks);
+
+    if (!ranks)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the numbers of ranks");
+    int *are = ranks + weft_context_size(before);
+    int status = weft_context_root_ranks(before, ranks);
+    if (status == WEFT_OK)
+        status = weft_context_root_ranks(left, are);
+    *count = 0;
+    for (int rank = 0; rank < size && status == WEFT_OK; rank++)
+        *count += are[rank] >= ranks[first];
+    weft_memory_free(ranks);
+    return status;
+}
+
+/* Servers that were idle know of nobody who has died: all processes that are left find out together
+ * after each training, also who of them are servers. */
+static int meet(struct training *training)
+{
+    struct train_options *options = &training->options;
+    struct weft_context *before = training->left, *left = NULL;
+    int status = weft_context_shrink(before, &left);
+
+    if (status != WEFT_OK) /* who is not told of deaths does not go on */
+        return status == WEFT_ERR_UNSUPPORTED ? WEFT_OK : status;
+    if (weft_context_size(left) == weft_context_size(before))
+        return weft_context_destroy(left);
+    training->left = left;
+    return count_servers(before, left, options->ranks, &options->server_ranks);
+}
+
+/* After a training that came to @p status: who is there for the next. */
+static int leave_process(struct training *training, const struct train_job *job, int status)
+{
+    if (training->options.server_ranks > 0 && job->goes_on && status == WEFT_OK)
+        status = meet(training);
+    else if (training->options.server_ranks == 0 && job->left)
+        training->left = job->left;
+    training->first = weft_context_rank(training->left) == 0;
+    training->options.ranks = weft_context_size(training->left) - training->options.server_ranks;
+    char text[512];
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    if (training->left == training->world)
+        close_world(training);
+    return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
+}
+
 static int train_process(struct training *training, struct train_job *job)
 {
     int status = train_begin_history(job, 1);
@@ -88,14 +147,9 @@ static int train_process(struct training *training, struct train_job *job)
         int rank = weft_context_rank(training->left);
         job->goes_on = job->options->on_death == TRAIN_GO_ON;
         status = train_rank(training->left, job);
+        status = leave_process(training, job, status);
         if (status != WEFT_OK)
             snprintf(text, sizeof text, "rank %d: %s", rank, weft_error_text());
-        if (job->left)
-            training->left = job->left;
-        training->first = weft_context_rank(training->left) == 0;
-        training->options.ranks = weft_context_size(training->left);
-        if (training->left == training->world)
-            close_world(training);
     } else {
         snprintf(text, sizeof text, "%s", weft_error_text());
     }
