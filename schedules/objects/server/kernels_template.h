@@ -32,15 +32,29 @@ LEVEL static void NAME(divide)(void *to_, const void *from_, size_t divisor, siz
         to[i] = from[i] / by;
 }
 
-LEVEL static void NAME(add)(void *to_, const void *sum_, const void *from_, double weight,
-                            size_t count)
-{
-    T *to = to_;
-    const T *sum = sum_, *from = from_, w = (T)weight;
-    INDEPENDENT
-    for (size_t i = 0; i < count; i++)
-        to[i] = sum[i] + w * from[i];
-}
+/* Adds up some rooms in one pass, in their order. */
+#define SUM(name, ...)                                                                             \
+    LEVEL static void NAME(name)(void *to_, const void *sum_, const void *const *rooms,            \
+                                 const double *weights, size_t count)                              \
+    {                                                                                              \
+        T *to = to_;                                                                               \
+        const T *sum = sum_, *a = rooms[0], *b = rooms[1], *c = rooms[2], *d = rooms[3];           \
+        const T p = (T)weights[0], q = (T)weights[1], r = (T)weights[2], s = (T)weights[3];        \
+        (void)sum, (void)b, (void)c, (void)d, (void)q, (void)r, (void)s;                           \
+        INDEPENDENT                                                                                \
+        for (size_t i = 0; i < count; i++)                                                         \
+            to[i] = __VA_ARGS__;                                                                   \
+    }
+
+SUM(sum_1, a[i] * p)
+SUM(sum_2, a[i] * p + b[i] * q)
+SUM(sum_3, a[i] * p + b[i] * q + c[i] * r)
+SUM(sum_4, a[i] * p + b[i] * q + c[i] * r + d[i] * s)
+SUM(add_1, sum[i] + a[i] * p)
+SUM(add_2, sum[i] + a[i] * p + b[i] * q)
+SUM(add_3, sum[i] + a[i] * p + b[i] * q + c[i] * r)
+SUM(add_4, sum[i] + a[i] * p + b[i] * q + c[i] * r + d[i] * s)
+#undef SUM
 
 LEVEL static void NAME(descend)(void *x_, const void *gradient_, double rate, size_t count)
 {
@@ -151,7 +165,8 @@ static const struct loops NAME(table) = {
     .size = sizeof(T),
     .scale = NAME(scale),
     .divide = NAME(divide),
-    .add = NAME(add),
+    .sum = {NAME(sum_1), NAME(sum_2), NAME(sum_3), NAME(sum_4)},
+    .add = {NAME(add_1), NAME(add_2), NAME(add_3), NAME(add_4)},
     .descend = NAME(descend),
     .descend_velocity = NAME(descend_velocity),
     .push = NAME(push),

@@ -166,13 +166,11 @@ static void merge(struct job *job, unsigned way)
     for (size_t w = 0; w < MOST_WORKERS; w++)
         rooms[w] = job->rooms[w];
     job->update.kind = way & SET ? WEFT__UPDATE_SET : WEFT__UPDATE_SGD;
-    cr_assert_eq(weft__server_merge(job->dtype, &job->update, job->x,
-                                    way & VELOCITY ? job->v : NULL, rooms,
-                                    way & WEIGHTS ? job->weights : NULL, job->workers, job->count,
-                                    !(way & MEAN)    ? NULL
-                                    : way & IN_PLACE ? (void *)job->rooms[0]
-                                                     : job->mean),
-                 WEFT_OK);
+    weft__server_merge(job->dtype, &job->update, job->x, way & VELOCITY ? job->v : NULL, rooms,
+                       way & WEIGHTS ? job->weights : NULL, job->workers, job->count,
+                       !(way & MEAN)    ? NULL
+                       : way & IN_PLACE ? (void *)job->rooms[0]
+                                        : job->mean);
 }
 
 static void same_jobs(uint64_t seed)
