@@ -106,6 +106,14 @@ struct weft_template_params {
      *  share of the result. Over all ranks "sent" adds up to "recv", up to rounding: so what "send"
      *  has beyond "sent" is what this rank may keep for the next time. */
     int sent;
+    /** server-step: how many of the ranks are servers, 1 (0: default) to all but one: the last
+     *  ones. The same on all ranks, as the next. */
+    int servers;
+    /** server-step: 1: the first `servers` ranks are servers, up to all, and all ranks are
+     *  workers. */
+    int colocated;
+    /** server-step, algorithm paced: segments that a worker has on the way to a server. 0: 1. */
+    size_t window;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -39,6 +39,7 @@ int weft__build_init(struct weft__build *build, int rank, int ranks,
                                   .layers = shape->layers,
                                   .blocks = shape->blocks,
                                   .quantiser = shape->quantiser,
+                                  .servers = shape->servers,
                                   .sent = params->sent,
                                   .send_counts = params->send_counts,
                                   .recv_counts = params->recv_counts,
@@ -220,22 +221,32 @@ static int peer_of(const struct weft__build *build, int peer)
     return build->ranks ? build->ranks[peer] : peer;
 }
 
+weft_node_t weft__build_send_part(struct weft__build *build, struct weft_region part, size_t index,
+                                  int peer, uint64_t message)
+{
+    uint32_t tag = tag_of(build, message, index);
+    return weft_tracker_add(
+        build->tracker, weft_schedule_add_send(build->schedule, part, peer_of(build, peer), tag));
+}
+
+weft_node_t weft__build_recv_part(struct weft__build *build, struct weft_region part, size_t index,
+                                  int peer, uint64_t message)
+{
+    uint32_t tag = tag_of(build, message, index);
+    return weft_tracker_add(
+        build->tracker, weft_schedule_add_recv(build->schedule, part, peer_of(build, peer), tag));
+}
+
 void weft__build_send_segment(struct weft__build *build, struct weft_region region, size_t index,
                               int peer, uint64_t message)
 {
-    struct weft_region part = weft__segment_at(build, region, index);
-    uint32_t tag = tag_of(build, message, index);
-    weft_tracker_add(build->tracker,
-                     weft_schedule_add_send(build->schedule, part, peer_of(build, peer), tag));
+    weft__build_send_part(build, weft__segment_at(build, region, index), index, peer, message);
 }
 
 void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
                               int peer, uint64_t message)
 {
-    struct weft_region part = weft__segment_at(build, region, index);
-    uint32_t tag = tag_of(build, message, index);
-    weft_tracker_add(build->tracker,
-                     weft_schedule_add_recv(build->schedule, part, peer_of(build, peer), tag));
+    weft__build_recv_part(build, weft__segment_at(build, region, index), index, peer, message);
 }
 
 void weft__build_send(struct weft__build *build, struct weft_region region, int peer,

@@ -22,6 +22,10 @@ int weft__params_read(const char *who, struct weft_template_params *full,
         status = weft_sized_number(who, "params->counts_agreed", full->counts_agreed, 0, 1);
     if (!status)
         status = weft_sized_number(who, "params->sent", full->sent, 0, 1);
+    if (!status)
+        status = weft_sized_number(who, "params->servers", full->servers, 0, INT32_MAX);
+    if (!status)
+        status = weft_sized_number(who, "params->colocated", full->colocated, 0, 1);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
     return status;
@@ -181,6 +185,31 @@ int weft__params_quantiser(const char *who, const struct weft_quantiser *given,
     return status;
 }
 
+struct weft__servers weft__params_servers(const struct weft_template_params *params, int size)
+{
+    int workers = params->colocated || size == 1 ? size : size - params->servers;
+    return (struct weft__servers){.workers = workers,
+                                  .count = params->servers,
+                                  .first = size - workers ? workers : 0,
+                                  .window = params->window};
+}
+
+/* One rank alone is both. */
+static int check_servers(const struct weft__template *template, int size,
+                         struct weft_template_params *params)
+{
+    int apart = !params->colocated && size > 1, most = apart ? size - 1 : size;
+    if (!params->servers)
+        params->servers = 1;
+    if (!params->window)
+        params->window = 1;
+    if (params->servers < 0 || params->servers > most)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: servers is %d, expected 1 to %d of %d ranks%s",
+                              template->public.name, params->servers, most, size,
+                              apart ? ", as one is a worker (or colocated = 1)" : "");
+    return WEFT_OK;
+}
+
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params)
 {
@@ -216,6 +245,11 @@ int weft__params_check(const struct weft__template *template, int size,
     if (template->flags & WEFT__USES_GROUP && (params->group_size < 0 || params->group_size > size))
         return weft_error_set(WEFT_ERR_INVALID, "%s: group_size is %d, expected 0 .. %d", name,
                               params->group_size, size);
+    if (template->flags & WEFT__USES_SERVERS) {
+        int status = check_servers(template, size, params);
+        if (status)
+            return status;
+    }
     if (template->flags & WEFT__USES_ROOT && (params->root < 0 || params->root >= size))
         return weft_error_set(WEFT_ERR_INVALID, "%s: root is %d, expected 0 .. %d", name,
                               params->root, size - 1);

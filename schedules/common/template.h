@@ -35,6 +35,14 @@ struct weft__blocks {
     struct weft_compressed_block own[2];
 };
 
+/* Workers and servers among the ranks, as weft_template_params has them: checked. */
+struct weft__servers {
+    int workers; /* ranks 0 .. workers - 1 */
+    int count;   /* ranks first .. first + count - 1 */
+    int first;   /* 0: they are workers as well */
+    size_t window;
+};
+
 /* The problem as costs see it. */
 struct weft__shape {
     int size;
@@ -51,6 +59,7 @@ struct weft__shape {
     struct weft__layers layers; /* of templates with layers */
     struct weft__blocks blocks; /* of templates that compress parts */
     struct weft_quantiser quantiser;
+    struct weft__servers servers; /* of templates with servers */
 };
 
 /* The schedule of one rank in the making. */
@@ -81,6 +90,7 @@ struct weft__build {
     struct weft__layers layers;
     struct weft__blocks blocks;
     struct weft_quantiser quantiser;
+    struct weft__servers servers;
     int sent;                 /* 1: the own share of the result is wanted */
     int turn, turns;          /* of several collectives behind each other; 0 of 0: one alone */
     weft_slot_t send;         /* input, never written; -1: this rank has none */
@@ -116,7 +126,8 @@ enum {
     WEFT__USES_LAYERS = 1024,     /* layers that are merged into groups */
     WEFT__SUMS_F32 = 2048,        /* always: datatype and operation are not read */
     WEFT__USES_BLOCKS = 4096,     /* parts of the vector are compressed each in its way ... */
-    WEFT__WHOLE_ROWS = 8192       /* ... as matrices */
+    WEFT__WHOLE_ROWS = 8192,      /* ... as matrices */
+    WEFT__USES_SERVERS = 16384    /* ranks are workers, servers or both */
 };
 
 struct weft__template {
@@ -159,6 +170,7 @@ extern const struct weft__template weft__reduce_scatterv_template;
 extern const struct weft__template weft__scan_template;
 extern const struct weft__template weft__scatter_template;
 extern const struct weft__template weft__scatterv_template;
+extern const struct weft__template weft__server_step_template;
 extern const struct weft__template weft__topk_allgather_template;
 extern const struct weft__template weft__wait_avoiding_allreduce_template;
 
@@ -189,6 +201,9 @@ int weft__params_quantiser(const char *who, const struct weft_quantiser *given,
                            struct weft_quantiser *quantiser);
 /* Layers and groups as parameters that have been checked say it. */
 struct weft__layers weft__params_layers(const struct weft_template_params *params);
+
+/* Workers and servers as parameters that have been checked say it. */
+struct weft__servers weft__params_servers(const struct weft_template_params *params, int size);
 
 /* ---- blocks.c ---- */
 
@@ -323,6 +338,12 @@ void weft__build_send_segment(struct weft__build *build, struct weft_region regi
                               int peer, uint64_t message);
 void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
                               int peer, uint64_t message);
+/* The same of a region that is the segment, wherever it lies: also of no elements, to tell that
+ * something is so. Returns the node. */
+weft_node_t weft__build_send_part(struct weft__build *build, struct weft_region part, size_t index,
+                                  int peer, uint64_t message);
+weft_node_t weft__build_recv_part(struct weft__build *build, struct weft_region part, size_t index,
+                                  int peer, uint64_t message);
 
 /* ---- layout.c: who talks to whom ---- */
 

@@ -34,6 +34,7 @@ static const struct weft__template *const table[] = {
     &weft__scan_template,
     &weft__scatter_template,
     &weft__scatterv_template,
+    &weft__server_step_template,
     &weft__topk_allgather_template,
     &weft__wait_avoiding_allreduce_template,
 };
@@ -211,6 +212,8 @@ static int prepare(const char *who, const struct weft__template *template, int s
         shape->layers = weft__params_layers(params);
     if (template->flags & WEFT__USES_BLOCKS)
         shape->blocks = weft__blocks_of(template, params);
+    if (template->flags & WEFT__USES_SERVERS)
+        shape->servers = weft__params_servers(params, size);
     if (template->flags & WEFT__USES_GROUP)
         shape->size = weft__group_largest(size, params->group_size);
     if (template->flags & WEFT__USES_PAIRS)

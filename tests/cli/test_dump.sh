@@ -10,7 +10,7 @@ same() {
 }
 
 for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall \
-    gtopk oktopk projected-allreduce quantised-allreduce powersgd-allreduce; do
+    gtopk oktopk projected-allreduce quantised-allreduce powersgd-allreduce server-step; do
     for ranks in 1 2 5 8; do
         words="$name -n $ranks --count 37 --segment 64"
         # shellcheck disable=SC2086
@@ -56,6 +56,8 @@ END
 wrong 'GOAL holds all ranks' dump allreduce -n 3 -r 1 --format goal
 wrong 'activators[0]' dump allreduce -n 3 --activate 3 --format goal
 wrong '--activate' dump allreduce -n 3 --activate 1,x --format goal
+wrong 'servers is 3, expected 1 to 2 of 3 ranks' dump server-step -n 3 --servers 3
+wrong "--servers: 'x'" dump server-step -n 3 --servers x
 wrong '--compute' dump allreduce -n 3 --compute call=x --format goal
 wrong '--compute' dump allreduce -n 3 --compute cal=1 --format goal
 wrong '--compute' dump projected-allreduce --compute project=1:2:3:4 --format goal

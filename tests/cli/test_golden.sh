@@ -30,6 +30,9 @@ allgatherv-bruck-5.weft allgatherv --algo bruck -n 5 $words --counts 4,0,1
 projected-allreduce-ring-3.weft projected-allreduce --algo ring -n 3 --count 20 --slice 4 --components 2 --segment 0
 quantised-allreduce-all-to-all-2.weft quantised-allreduce --algo all-to-all -n 2 --count 100 --bits 2 --bucket 24
 powersgd-allreduce-ring-2.weft powersgd-allreduce --algo ring -n 2 --count 21 --slice 4 --components 2 --segment 0
+server-step-all-5.weft server-step --algo all -n 5 --servers 2 $words
+server-step-turns-5.weft server-step --algo turns -n 5 --servers 2 $words
+server-step-paced-4.weft server-step --algo paced -n 4 --count 6 --segment 8 --co-located --servers 1 --in-place
 scatterv-binomial-4.weft scatterv --algo binomial -n 4 $words --counts 1,2,0
 reduce-scatterv-pairwise-3.weft reduce-scatterv --algo pairwise -n 3 $words --counts 1,5,2 --in-place
 merged-allreduce-recursive-doubling-3.weft merged-allreduce --algo recursive-doubling -n 3 $words

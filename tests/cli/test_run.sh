@@ -21,6 +21,15 @@ for words in gtopk 'gtopk --algo butterfly' topk-allgather oktopk \
         grep -q '"verified":true' "$folder/out" || fail "run $words -n $ranks: not verified"
     done
 done
+# workers and servers, apart and co-located
+for algo in all turns paced; do
+    for words in '-n 1' '-n 2' '-n 5 --servers 2' '-n 4 --co-located --servers 3' \
+        '-n 9 --transport shared --window 2'; do
+        # shellcheck disable=SC2086
+        works run server-step --algo $algo $words --count 300 --segment 64 --iterations 3 --verify --json
+        grep -q '"verified":true' "$folder/out" || fail "run server-step $algo $words: not verified"
+    done
+done
 works dump oktopk -n 5 --count 100 --k 15 -o "$folder/regions"
 works run "$folder/regions" --verify --iterations 9
 # rank 4 sends the owner of region 1 what is in region 0

@@ -179,6 +179,11 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
             snprintf(value, sizeof value, "merged by %.40s", cli->merge);
         else if (strncmp(words, "group-size", length) == 0 && params->group_size)
             snprintf(value, sizeof value, "group size %d", params->group_size);
+        else if (strncmp(words, "servers", length) == 0)
+            snprintf(value, sizeof value, "servers %d%s", params->servers ? params->servers : 1,
+                     params->colocated ? ", co-located" : "");
+        else if (strncmp(words, "window", length) == 0 && params->window)
+            snprintf(value, sizeof value, "window %zu", params->window);
         if (*value && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", value);
         words += length;

@@ -218,6 +218,13 @@ static inline void combine(const struct cell *c, int ranks, unsigned char *resul
     }
 }
 
+/* Ranks that contribute. */
+static inline int contributors(const struct cell *c)
+{
+    int apart = is(c, "server-step") && c->size > 1 && !c->params.colocated;
+    return c->size - (apart ? c->params.servers : 0);
+}
+
 /* What rank `rank` receives, at most size * count elements. Returns bytes; 0: nothing. */
 static inline size_t expect(const struct cell *c, int rank, unsigned char *result)
 {
@@ -226,6 +233,8 @@ static inline size_t expect(const struct cell *c, int rank, unsigned char *resul
     size_t bytes = block, offset = (size_t)rank * block;
     if (is(c, "allreduce") || (is(c, "reduce") && rank == c->params.root)) {
         combine(c, c->size, result, scratch);
+    } else if (is(c, "server-step") && rank < contributors(c)) {
+        combine(c, contributors(c), result, scratch);
     } else if (is(c, "scan") || (is(c, "exscan") && rank > 0)) {
         combine(c, is(c, "scan") ? rank + 1 : rank, result, scratch);
     } else if (is(c, "reduce-scatter")) {

@@ -41,6 +41,15 @@ static uint64_t spread(uint64_t number)
     return (number ^ (number >> 31)) >> 8;
 }
 
+/* Servers of any number, apart and co-located. */
+static void pick_servers(struct cell *c)
+{
+    c->params.colocated = (int)(c->number >> 36 & 1);
+    int most = c->params.colocated || c->size == 1 ? c->size : c->size - 1;
+    c->params.servers = 1 + (int)((c->number >> 40) % (uint64_t)most);
+    c->params.window = c->number >> 44 & 3;
+}
+
 static int sweep_algorithm(struct team *team, struct weft_context *context, size_t algorithm)
 {
     static const size_t counts[] = {0, 1, 37, BIG}, segments[] = {0, WEFT_SEGMENT_NONE, 24, 4096};
@@ -64,6 +73,7 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
         c.params.segment = segment;
         c.params.in_place = (int)(i % 2);
         c.params.root = (int)((c.number >> 32) % (uint64_t)c.size);
+        pick_servers(&c);
         if (run_cell(team, context, &c) || atomic_load(&team->failed))
             return -1;
     }
@@ -103,9 +113,9 @@ static void sweep_virtually(const char *name)
 
 Test(templates_local, every_template_on_virtual_ranks)
 {
-    static const char *const names[] = {"allgather", "allreduce", "alltoall", "broadcast",
-                                        "exscan",    "gather",    "reduce",   "reduce-scatter",
-                                        "scan",      "scatter"};
+    static const char *const names[] = {"allgather", "allreduce", "alltoall",   "broadcast",
+                                        "exscan",    "gather",    "reduce",     "reduce-scatter",
+                                        "scan",      "scatter",   "server-step"};
     for (size_t t = 0; t < sizeof names / sizeof names[0]; t++)
         sweep_virtually(names[t]);
 }
@@ -158,4 +168,9 @@ Test(templates_local, scan)
 Test(templates_local, scatter)
 {
     sweep_template("scatter");
+}
+
+Test(templates_local, server_step)
+{
+    sweep_template("server-step");
 }

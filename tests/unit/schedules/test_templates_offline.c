@@ -208,6 +208,11 @@ Test(templates_offline, scatter)
     sweep_template("scatter");
 }
 
+Test(templates_offline, server_step)
+{
+    sweep_template("server-step");
+}
+
 Test(templates_offline, barrier_hears_everybody)
 {
     for (int size = 1; size <= MOST; size++)
@@ -259,7 +264,8 @@ static struct weft_op *compose_create(void)
 
 Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
 {
-    static const char *const names[] = {"allreduce", "exscan", "reduce", "reduce-scatter", "scan"};
+    static const char *const names[] = {"allreduce",      "exscan", "reduce",
+                                        "reduce-scatter", "scan",   "server-step"};
     struct weft_op *op = compose_create();
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         const struct weft_template *template = weft_template_find(names[n]);
