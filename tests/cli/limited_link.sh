@@ -81,6 +81,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 refuses "--ranks: '1'; expected 2 to 250" --ranks 1
 refuses '--burst:' --burst much
+refuses "--queue: '0b'; expected bytes" --queue 0b
+refuses '--queue:' --queue much
 refuses '--weft:' --weft "$folder/no"
 
 if ! link -- true; then
@@ -100,6 +102,19 @@ for line in '2 ranks: .* bytes of each in .* Mbit/s of 100' 'butterfly P=2 n=100
     checks=$((checks + 1))
     grep -q "$line" "$folder/out" || fail "a short run: expected '$line'"
 done
+
+# a queue that is too short for three senders drops packets, which are sent again; a long one none
+checks=$((checks + 1))
+words='run server-step --transport mpi --algo all --count 64k --segment 16k --iterations 2'
+# shellcheck disable=SC2086
+link --ranks 5 --queue 16kb -- "$weft" $words || fail "a short queue: exit $?"
+grep -q '^rank 4: .* 0 timeouts, [1-9][0-9]* dropped for it' "$folder/out" ||
+    fail 'a short queue: expected packets that are dropped'
+grep -q '^rank [0-3]: .* [1-9][0-9]* segments again' "$folder/out" || fail 'a short queue: expected more'
+checks=$((checks + 1))
+# shellcheck disable=SC2086
+link --ranks 5 -- "$weft" $words || fail "a long queue: exit $?"
+grep -q '^rank 4: .* 0 dropped for it' "$folder/out" || fail 'a long queue: expected no packets dropped'
 
 # nothing is left: after an error, after a signal, and after a run that could not clean up
 background() {

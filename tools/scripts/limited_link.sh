@@ -14,13 +14,16 @@
 #   --steps N         of training, 0: none                  (20)
 #   --hidden N,...    widths of the perceptron              (1024,1024)
 #   --burst SIZE      of the token bucket                   (2kb)
+#   --queue SIZE      room in front of the link to a rank   (2mb)
 #   --weft PATH       the command                           (build/tools/weft)
 #   --output DIR      keeps costs.json of every network there
 #
 # For each rate and number of ranks: a check that what ranks send does cross the links, and no faster
 # than they allow; alpha and beta on this network (weft bench model); dense, top-k and gTop-k sums beside
 # the formulas with these (weft bench gtopk); training throughput. With COMMAND: that alone, on all
-# ranks. The defaults take some ten minutes. Everything is made in namespaces weft-link-PID-* and taken
+# ranks, and what crossed each rank's link, was sent again, or waited for TCP's timer, and what the
+# queue in front of the link did not take: a port of a switch has room for some packets (--queue 32kb),
+# and where many ranks send to one that is not enough. The defaults take some ten minutes. Everything is made in namespaces weft-link-PID-* and taken
 # away in the end, also after an error or a signal. Exit status 2: what it needs is not here.
 set -euo pipefail
 
@@ -31,11 +34,11 @@ refuse() {
 }
 
 rates=1gbit,100mbit ranks=4,8 bytes=4000000,40000000 density=0.001 rounds=3 steps=20
-hidden=1024,1024 burst=2kb output=
+hidden=1024,1024 burst=2kb queue=2mb output=
 weft=$(dirname "$0")/../../build/tools/weft
 while (($#)); do
     case $1 in
-    --rates | --ranks | --bytes | --density | --rounds | --steps | --hidden | --burst | --weft | --output)
+    --rates | --ranks | --bytes | --density | --rounds | --steps | --hidden | --burst | --queue | --weft | --output)
         (($# > 1)) || refuse "$1: expected a value after it"
         declare "${1#--}=$2"
         shift 2
@@ -94,6 +97,9 @@ if [[ ! $burst =~ ^([0-9]+)(k?)b$ ]]; then
     refuse "--burst: '$burst'; expected bytes, as 2kb or 3000b"
 fi
 burst_bytes=$((BASH_REMATCH[1] * (${#BASH_REMATCH[2]} ? 1024 : 1)))
+if [[ ! $queue =~ ^0*[1-9][0-9]*(k|m)?b$ ]]; then
+    refuse "--queue: '$queue'; expected bytes, as 32kb or 2mb"
+fi
 
 # ---- the network ----
 
@@ -144,9 +150,9 @@ try() {
         "network namespaces, veth, bridge and sch_tbf, and the right to use them"
 }
 
-limit() { # NAMESPACE INTERFACE RATE; room for 2 MB that wait, as a switch has
+limit() { # NAMESPACE INTERFACE RATE QUEUE
     try "a token bucket of $3" ip netns exec "$1" \
-        tc qdisc add dev "$2" root tbf rate "$3" burst "$burst" limit 2mb
+        tc qdisc add dev "$2" root tbf rate "$3" burst "$burst" limit "$4"
 }
 
 make_network() { # RATE P
@@ -163,8 +169,8 @@ make_network() { # RATE P
         ip -n "$id-$r" link set lo up
         ip -n "$id-$r" addr add "10.0.0.$((r + 1))/24" dev eth0
         ip -n "$id-$r" link set eth0 up
-        limit "$id-$r" eth0 "$1"
-        limit "$id-hub" "port$r" "$1"
+        limit "$id-$r" eth0 "$1" 2mb
+        limit "$id-hub" "port$r" "$1" "$queue"
     done
 }
 
@@ -196,6 +202,19 @@ on_ranks() {
 
 sent() { # RANK: bytes that its link has taken, frames and all
     ip netns exec "$id-$1" cat /sys/class/net/eth0/statistics/tx_bytes
+}
+
+# counter RANK FILE NAME: of TCP there, a line of names and a line of numbers.
+counter() {
+    ip netns exec "$id-$1" cat "/proc/net/$2" | awk -v name="$3" '{
+        for (i = 2; i <= NF; i++)
+            if (names[$1 " " i] == name) print $i; else names[$1 " " i] = $i
+    }'
+}
+
+dropped() { # RANK: packets for it that found the queue full
+    ip netns exec "$id-hub" tc -s qdisc show dev "port$1" |
+        sed -n 's/.*(dropped \([0-9]*\),.*/\1/p' | head -n 1
 }
 
 field() { # NAME: of JSON lines, where it is a number
@@ -288,7 +307,9 @@ for rate in ${rates//,/ }; do
         if (($# > 0)); then
             on_ranks "$P" "$@"
             for ((r = 0; r < P; r++)); do
-                echo "rank $r: $(sent "$r") bytes through its link"
+                echo "rank $r: $(sent "$r") bytes through its link," \
+                    "$(counter "$r" snmp RetransSegs) segments again," \
+                    "$(counter "$r" netstat TCPTimeouts) timeouts, $(dropped "$r") dropped for it"
             done
         else
             check_network "$rate" "$P"
