@@ -81,6 +81,14 @@ WEFT_EXPORT int weft_object_create(struct weft_object **object, struct weft_cont
                                    const struct weft_object_config *config);
 
 /**
+ * The next @p count runs and series of the object are not made on this rank, which has nothing to
+ * do with them: those of other ranks keep their order. So an object may have a run for each pair of
+ * ranks, say, and a rank makes its own alone. Local, does not block.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or more than 2^20 members).
+ */
+WEFT_EXPORT int weft_object_skip(struct weft_object *object, size_t count);
+
+/**
  * Fails the object on all ranks, if nothing has failed it before. From any thread, callbacks
  * included; does not block.
  * @param status an error (below 0): what runs of it end with here; on the others WEFT_ERR_PEER.

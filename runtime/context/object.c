@@ -170,6 +170,24 @@ int weft_object_create(struct weft_object **out, struct weft_context *context,
     return status;
 }
 
+int weft_object_skip(struct weft_object *object, size_t count)
+{
+    enum { MOST = 1 << 20 };
+    if (!object)
+        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
+    weft__drive_lock(object->context);
+    uint64_t members = object->whole.member_count;
+    if (count <= MOST - members)
+        object->whole.member_count += count;
+    weft__drive_unlock(object->context);
+    if (count > MOST - members)
+        return WEFT__INVALID("%s: argument `count` is %zu, expected at most %llu: the object has "
+                             "%llu members",
+                             __func__, count, (unsigned long long)(MOST - members),
+                             (unsigned long long)members);
+    return WEFT_OK;
+}
+
 /* ---- failing ---- */
 
 int weft_object_check(const struct weft_object *object, const char *who)
