@@ -41,6 +41,7 @@
  *     weft_compute_argument  an array of them is handed over
  *     weft_compressed_block  an array of them in weft_template_params
  *     weft_part_slot         an array of them in weft_part_config
+ *     weft_server_part       an array of them is filled
  *     weft_parameter         an array of them in weft_read_options, and handed out
  *     weft_projection_squares  three sums, added to by each call
  *     weft_sparse            an array of them is handed over; made for each step of a loop

@@ -26,6 +26,7 @@
 #include <weft/plan.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
+#include <weft/server.h>
 #include <weft/shared.h>
 #include <weft/sim.h>
 #include <weft/sized.h>

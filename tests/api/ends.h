@@ -113,6 +113,14 @@ static void end_gradients_that_are_announced(void)
     cr_expect_eq(weft_gradients_destroy(gradients), WEFT_OK);
 }
 
+static void end_server_in_a_step(void)
+{
+    struct weft_server *server = api_weft_server();
+
+    OK(weft_server_ready(server, 0));
+    cr_expect_eq(weft_server_destroy(server), WEFT_OK);
+}
+
 static void end_texts(void)
 {
     char *text = NULL;

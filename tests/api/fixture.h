@@ -229,6 +229,7 @@ AVERAGE(weft_pair_average, .seed = 1)
 AVERAGE(weft_gradients, .measure_steps = 1)
 AVERAGE(weft_group_average, .seed = 1)
 AVERAGE(weft_compressed_average, .method = WEFT_COMPRESSED_QSGD)
+AVERAGE(weft_server, .gradients = &tensor)
 AVERAGE(weft_sparse_average, .scope = WEFT_SPARSE_TENSOR, .k = 2)
 
 static int api_report(struct weft_group_average *average, uint64_t timeout_ns)

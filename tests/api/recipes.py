@@ -90,6 +90,7 @@ CONFIGS = {
     "weft_sparse_accumulate_top": {
         "options": "return weft_sparse_accumulate_top(p, api.residual, api.values, 8, 2, "
                    "api_pairs(), NULL);"},
+    "weft_server_create": average("weft_server"),
     "weft_sparse_average_create": average("weft_sparse_average"),
     "weft_sparse_keep": {
         "options": "return weft_sparse_keep(p, &api.list, 0, 1, api_pairs(), NULL, NULL);"},
@@ -226,6 +227,16 @@ MEMBERS = {
                     "lossy": FLAG},
     "weft_run_config": {"local_only": FLAG, "sequence": FLAG, "unordered": FLAG, "deadline_ns": DUE},
     "weft_series_config": {"plan_count": ["0"], "first": ANY},
+    "weft_server_config": {
+        "tensor_count": UNLISTED, "layer_count": UNLISTED, "servers": COUNT + ["77"], "split_bytes": ANY,
+        "staleness": ["UINT64_MAX", "UINT64_C(1) << 62"], "staleness_most": ["UINT64_MAX", "UINT64_C(1) << 62"],
+        "weight": REAL, "rate": REAL, "momentum": SHARE + ["1"], "turns": COUNT,
+        "segment_bytes": ["1", "7"], "window": COUNT, "osp_most": SHARE, "osp_share": ["-0.5", "NAN", "1.5"],
+        "osp_goodput": REAL, "osp_compute_ns": LENGTH, "osp_average": SHARE + ["1"], "deadline_ns": DUE,
+        "meet_ns": DUE, "leave_ns": DUE},
+    "weft_server_state": {
+        "next": ["UINT64_MAX", "UINT64_C(1) << 62"], "element_count": ["77"], "clock_count": ["77"],
+        "version": ANY, "first_loss": ANY, "loss": ANY, "stats": ANY, "agreed": ANY},
     "weft_shared_config": {
         "meet_ns": DUE, "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX / 2"], "ahead_bytes": ["SIZE_MAX"],
         "arena_bytes": ["SIZE_MAX", "SIZE_MAX / 2"]},
@@ -327,6 +338,12 @@ FILLED = {
         "result": of_average("weft_group_average",
                              "weft_group_average_post(average);\n\n"
                              "    if (!status)\n        status = weft_group_average_wait(average, p)")},
+    "weft_server_get_result": {"result": of_average("weft_server", "weft_server_get_result(average, p)")},
+    "weft_server_get_state": {"state": of_average("weft_server", "weft_server_get_state(average, p)")},
+    "weft_server_get_stats": {"stats": of_average("weft_server", "weft_server_get_stats(average, p)")},
+    "weft_server_get_tuning": {"tuning": of_average("weft_server", "weft_server_get_tuning(average, p)")},
+    "weft_server_pull": {"result": of_average("weft_server", "weft_server_pull(average, p)")},
+    "weft_server_step": {"result": of_average("weft_server", "weft_server_step(average, p)")},
     "weft_merge_method_parse": {"config": 'return weft_merge_method_parse("bucket", p);'},
     "weft_merge_plan_get_group": {"result": "return weft_merge_plan_get_group(api.merge, 0, p);"},
     "weft_merge_plan_get_summary": {
@@ -398,6 +415,7 @@ TIMES = {
     "weft_run_set_deadline": of_run("weft_run_set_deadline(run, ns)"),
     "weft_run_wait_node": of_run("weft_run_wait_node(run, 0, ns)"),
     "weft_run_wait": of_run("weft_run_wait(run, ns)"),
+    "weft_server_serve": of_average("weft_server", "weft_server_serve(average, ns)"),
     "weft_series_wait": (
         "struct weft_series *series = NULL;\n    int status = api_make_series(&series);\n\n"
         "    if (!status)\n        status = weft_series_wait(series, 0, ns);\n"
@@ -449,6 +467,9 @@ ENDS = {
     "weft_sparse_average_destroy": (
         "weft_sparse_average_create(made, api.context, api_default_weft_sparse_average_config())",
         ["end_sparse_average_that_is_posted"]),
+    "weft_server_destroy": (
+        "weft_server_create(made, api.context, api_default_weft_server_config())",
+        ["end_server_in_a_step"]),
     "weft_trace_destroy": ("weft_trace_create(made)", ["end_trace_of_half_a_file"]),
     "weft_tracker_destroy": ("weft_tracker_create(made, api.open)",
                              ["end_tracker_whose_schedule_has_an_error"]),
@@ -457,5 +478,5 @@ ENDS = {
 # Collective over the ranks: they return a status.
 COLLECTIVE = {
     "weft_compressed_average_destroy", "weft_context_destroy", "weft_gossip_destroy", "weft_gradients_destroy",
-    "weft_group_average_destroy", "weft_pair_average_destroy", "weft_sparse_average_destroy",
+    "weft_group_average_destroy", "weft_pair_average_destroy", "weft_server_destroy", "weft_sparse_average_destroy",
 }

@@ -117,6 +117,7 @@ OBJECT(group_average)
 OBJECT(pair_average)
 OBJECT(gossip)
 OBJECT(gradients)
+OBJECT(server)
 OBJECT(sparse_average)
 
 /* Of a method that needs nothing that may not be there. */

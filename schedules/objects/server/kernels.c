@@ -52,6 +52,8 @@ struct loops {
     double (*weigh)(const void *gradient, const void *x, size_t count);
     void (*own_update)(double rate, double momentum, void *v, const void *gradient, void *update,
                        size_t count);
+    void (*change)(void *base, const void *fresh, void *last, void *average, double beta,
+                   size_t count);
     void (*predict[4])(const struct prediction *p, size_t count); /* last: 1, average: 2 */
 };
 
@@ -197,6 +199,12 @@ void weft__server_own_update(weft_dtype_t dtype, double rate, double momentum, v
                              const void *gradient, void *update, size_t count)
 {
     loops_of(dtype)->own_update(rate, momentum, velocity, gradient, update, count);
+}
+
+void weft__server_change(weft_dtype_t dtype, void *base, const void *fresh, void *last,
+                         void *average_, double beta, size_t count)
+{
+    loops_of(dtype)->change(base, fresh, last, average_, beta, count);
 }
 
 void weft__server_predict(weft_dtype_t dtype, void *to, const void *base, const void *gradient,

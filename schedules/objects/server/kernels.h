@@ -58,6 +58,11 @@ double weft__server_weigh(weft_dtype_t dtype, const void *gradient, const void *
 void weft__server_own_update(weft_dtype_t dtype, double rate, double momentum, void *velocity,
                              const void *gradient, void *update, size_t count);
 
+/* How parameters have changed, for predictions: last = fresh - base, average = beta average + (1 -
+ * beta) last (NULL: none), base = fresh. */
+void weft__server_change(weft_dtype_t dtype, void *base, const void *fresh, void *last,
+                         void *average, double beta, size_t count);
+
 /*
  * What a late layer is predicted to become (OSP, section 4.2, equation 6): to = base + p, where
  * p = momentum last - rate gradient; and with beta > 0 p = beta average + (1 - beta) (that).

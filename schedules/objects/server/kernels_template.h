@@ -124,6 +124,28 @@ LEVEL static double NAME(weigh)(const void *gradient_, const void *x_, size_t co
 
 /* ---- workers ---- */
 
+LEVEL static void NAME(change)(void *base_, const void *fresh_, void *last_, void *average_,
+                               double beta, size_t count)
+{
+    T *base = base_, *last = last_, *average = average_;
+    const T *fresh = fresh_, b = (T)beta, rest = (T)(1 - beta);
+    if (!average) {
+        INDEPENDENT
+        for (size_t i = 0; i < count; i++) {
+            last[i] = fresh[i] - base[i];
+            base[i] = fresh[i];
+        }
+        return;
+    }
+    INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        const T change = fresh[i] - base[i];
+        last[i] = change;
+        average[i] = b * average[i] + rest * change;
+        base[i] = fresh[i];
+    }
+}
+
 LEVEL static void NAME(own_update)(double rate, double momentum, void *v_, const void *gradient_,
                                    void *update_, size_t count)
 {
@@ -174,6 +196,7 @@ static const struct loops NAME(table) = {
     .mix = NAME(mix),
     .weigh = NAME(weigh),
     .own_update = NAME(own_update),
+    .change = NAME(change),
     .predict = {NAME(predict), NAME(predict_last), NAME(predict_average), NAME(predict_both)},
 };
 #undef INDEPENDENT

@@ -17,7 +17,7 @@
 #include <weft/memory.h>
 #include <weft/status.h>
 
-#include "schedules/objects/server/place.h"
+#include "weft/server.h"
 
 struct whole {
     size_t count;
@@ -38,7 +38,7 @@ struct placement {
 };
 
 static int check(const char *who, const size_t *counts, size_t layers, int servers,
-                 const struct weft__server_part *parts, const size_t *part_count)
+                 const struct weft_server_part *parts, const size_t *part_count)
 {
     size_t sum = 0;
     if (servers < 1)
@@ -138,20 +138,20 @@ static void give_wholes(struct placement *p)
 }
 
 static size_t list_parts(const struct placement *p, const size_t *counts, size_t layers,
-                         size_t split_elements, struct weft__server_part *parts)
+                         size_t split_elements, struct weft_server_part *parts)
 {
     size_t used = 0;
     int turn = 0;
     for (size_t i = 0; i < layers; i++) {
         if (!is_cut(counts[i], split_elements)) {
             if (counts[i])
-                parts[used++] = (struct weft__server_part){i, 0, counts[i], p->owners[i]};
+                parts[used++] = (struct weft_server_part){i, 0, counts[i], p->owners[i]};
             continue;
         }
         for (size_t server = 0, offset = 0; server < (size_t)p->servers; server++) {
             size_t count = range_of(counts[i], p->servers, (int)server, turn);
             if (count)
-                parts[used++] = (struct weft__server_part){i, offset, count, (int)server};
+                parts[used++] = (struct weft_server_part){i, offset, count, (int)server};
             offset += count;
         }
         turn = turn_after(counts[i], p->servers, turn);
@@ -159,8 +159,9 @@ static size_t list_parts(const struct placement *p, const size_t *counts, size_t
     return used;
 }
 
-int weft__server_place(const size_t *counts, size_t layers, int servers, size_t split_elements,
-                       struct weft__server_part *parts, size_t *part_count)
+int weft_server_place_layers(const size_t *counts, size_t layers, int servers,
+                             size_t split_elements, struct weft_server_part *parts,
+                             size_t *part_count)
 {
     int status = check(__func__, counts, layers, servers, parts, part_count);
     if (status)

@@ -8,8 +8,8 @@
 #include <weft/memory.h>
 
 #include "runtime/base/alloc.h"
-#include "schedules/objects/server/place.h"
 #include "server_draw.h"
+#include "weft/server.h"
 
 enum { MOST_LAYERS = 90, MOST_SERVERS = 20, CASES = 4000 };
 
@@ -18,15 +18,15 @@ struct job {
     size_t layers;
     int servers;
     size_t split;
-    struct weft__server_part parts[MOST_LAYERS * MOST_SERVERS];
+    struct weft_server_part parts[MOST_LAYERS * MOST_SERVERS];
     size_t part_count;
 };
 
 static void place(struct job *job)
 {
     job->part_count = SIZE_MAX;
-    cr_assert_eq(weft__server_place(job->counts, job->layers, job->servers, job->split, job->parts,
-                                    &job->part_count),
+    cr_assert_eq(weft_server_place_layers(job->counts, job->layers, job->servers, job->split,
+                                          job->parts, &job->part_count),
                  WEFT_OK, "%s", weft_error_text());
 }
 
@@ -51,7 +51,7 @@ static void look_at_layers(const struct job *job, uint64_t seed)
         size_t each = count / (size_t)job->servers;
         int split = count && count >= job->split, before = -1;
         for (; next < job->part_count && job->parts[next].layer == layer; next++) {
-            const struct weft__server_part *part = &job->parts[next];
+            const struct weft_server_part *part = &job->parts[next];
             cr_assert_eq(part->offset, covered, "seed %lu", seed);
             cr_assert(part->server > before && part->server < job->servers, "seed %lu", seed);
             cr_assert(part->count > 0, "seed %lu", seed);
@@ -72,7 +72,7 @@ static void look_at_servers(const struct job *job, uint64_t seed)
 {
     size_t loads[MOST_SERVERS] = {0}, cuts[MOST_SERVERS] = {0}, sum = 0, largest = 0;
     for (size_t i = 0; i < job->part_count; i++) {
-        const struct weft__server_part *part = &job->parts[i];
+        const struct weft_server_part *part = &job->parts[i];
         size_t count = job->counts[part->layer];
         loads[part->server] += part->count;
         if (count >= job->split)
@@ -144,7 +144,7 @@ Test(server_place, whole_layers_go_to_who_has_least)
     }
 }
 
-static void expect(const struct job *job, size_t count, const struct weft__server_part *parts)
+static void expect(const struct job *job, size_t count, const struct weft_server_part *parts)
 {
     cr_assert_eq(job->part_count, count, "%zu parts", job->part_count);
     for (size_t i = 0; i < count; i++)
@@ -159,9 +159,9 @@ static void expect(const struct job *job, size_t count, const struct weft__serve
 Test(server_place, cuts_in_turn)
 {
     static struct job job = {.counts = {5, 4, 0, 2}, .layers = 4, .servers = 3, .split = 0};
-    static const struct weft__server_part parts[] = {{0, 0, 2, 0}, {0, 2, 2, 1}, {0, 4, 1, 2},
-                                                     {1, 0, 1, 0}, {1, 1, 1, 1}, {1, 2, 2, 2},
-                                                     {3, 0, 1, 0}, {3, 1, 1, 1}};
+    static const struct weft_server_part parts[] = {{0, 0, 2, 0}, {0, 2, 2, 1}, {0, 4, 1, 2},
+                                                    {1, 0, 1, 0}, {1, 1, 1, 1}, {1, 2, 2, 2},
+                                                    {3, 0, 1, 0}, {3, 1, 1, 1}};
     place(&job);
     expect(&job, 8, parts);
 }
@@ -169,7 +169,7 @@ Test(server_place, cuts_in_turn)
 Test(server_place, a_layer_of_just_so_many_is_cut)
 {
     static struct job job = {.counts = {7, 8, 1}, .layers = 3, .servers = 2, .split = 8};
-    static const struct weft__server_part parts[] = {
+    static const struct weft_server_part parts[] = {
         {0, 0, 7, 0}, {1, 0, 4, 0}, {1, 4, 4, 1}, {2, 0, 1, 1}};
     place(&job);
     expect(&job, 4, parts);
@@ -181,7 +181,7 @@ Test(server_place, little)
     static struct job job = {.servers = 13};
     place(&job);
     expect(&job, 0, NULL);
-    cr_expect_eq(weft__server_place(NULL, 0, 2, 0, NULL, &job.part_count), WEFT_OK);
+    cr_expect_eq(weft_server_place_layers(NULL, 0, 2, 0, NULL, &job.part_count), WEFT_OK);
     job.layers = 2;
     job.split = SIZE_MAX;
     place(&job);
@@ -192,13 +192,13 @@ Test(server_place, little)
     look_at_layers(&job, 0);
     job.counts[1] = SIZE_MAX - 1;
     place(&job);
-    expect(&job, 1, (struct weft__server_part[]){{1, 0, SIZE_MAX - 1, 0}});
+    expect(&job, 1, (struct weft_server_part[]){{1, 0, SIZE_MAX - 1, 0}});
 }
 
 static void refused(const size_t *counts, size_t layers, int servers,
-                    struct weft__server_part *parts, size_t *part_count, const char *text)
+                    struct weft_server_part *parts, size_t *part_count, const char *text)
 {
-    cr_expect_eq(weft__server_place(counts, layers, servers, 1, parts, part_count),
+    cr_expect_eq(weft_server_place_layers(counts, layers, servers, 1, parts, part_count),
                  WEFT_ERR_INVALID, "expected: %s", text);
     cr_expect(strstr(weft_error_text(), text), "\"%s\", expected \"%s\"", weft_error_text(), text);
 }
@@ -206,7 +206,7 @@ static void refused(const size_t *counts, size_t layers, int servers,
 Test(server_place, misuse)
 {
     const size_t counts[2] = {SIZE_MAX, 1};
-    struct weft__server_part parts[4];
+    struct weft_server_part parts[4];
     size_t part_count = 77;
     refused(counts, 1, 0, parts, &part_count, "servers is 0");
     refused(counts, 1, -3, parts, &part_count, "servers is -3");
@@ -220,12 +220,12 @@ Test(server_place, misuse)
 Test(server_place, without_memory)
 {
     const size_t counts[2] = {3, 4};
-    struct weft__server_part parts[6];
+    struct weft_server_part parts[6];
     int failures = 0;
     for (int n = 1;; n++) {
         size_t part_count = 77;
         atomic_store(&weft__alloc_countdown, n);
-        int status = weft__server_place(counts, 2, 3, 4, parts, &part_count);
+        int status = weft_server_place_layers(counts, 2, 3, 4, parts, &part_count);
         int failed = atomic_exchange(&weft__alloc_countdown, 0) <= 0;
         if (status == WEFT_OK) {
             cr_expect_eq(part_count, 4);

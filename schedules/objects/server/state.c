@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parameter servers: states for checkpoints. */
+#include <math.h>
+#include <string.h>
+
+#include "schedules/objects/server/create.h"
+
+#define MOST_NEXT (UINT64_C(1) << 62)
+
+/* ---- giving one ---- */
+
+/* What a server has begun for workers has ended: they are told before it has. */
+static int settle_server(const char *who, struct weft_server *server)
+{
+    struct host *host = &server->host;
+    for (size_t w = 0; w < server->workers; w++) {
+        struct weft_run *run = host->guests[w].run;
+        if (run == server->worker.run || weft_run_version(run) == UINT64_MAX)
+            continue;
+        int status = weft_run_wait(run, server->config.deadline_ns ? server->config.deadline_ns
+                                                                   : WEFT_NEVER);
+        if (status == WEFT_IN_PROGRESS)
+            return weft_error_set(WEFT_ERR_STATE, "%s: worker %zu is in a step", who, w);
+        int failed = status ? weft_object_check(server->object, who) : WEFT_OK;
+        if (status)
+            return failed ? failed : status;
+    }
+    return WEFT_OK;
+}
+
+static int save_server(const char *who, struct weft_server *server, struct weft_server_state *state)
+{
+    struct host *host = &server->host;
+    if (!host->saved_clocks)
+        host->saved_clocks = weft_memory_alloc(server->workers + 1, sizeof *host->saved_clocks);
+    if (!host->saved_clocks)
+        return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for %zu workers", who,
+                              server->workers);
+    int status = settle_server(who, server);
+    if (status)
+        return status;
+    for (size_t w = 0; w < server->workers; w++)
+        host->saved_clocks[w] = host->guests[w].clock;
+    state->parameters = host->parameters;
+    state->velocity = host->velocity;
+    state->element_count = host->count;
+    state->clocks = host->saved_clocks;
+    state->clock_count = server->workers;
+    state->version = host->updates;
+    state->first_loss = isnan(host->tune.first_loss) ? 0 : host->tune.first_loss;
+    state->loss = isnan(host->tune.loss) ? 0 : host->tune.loss;
+    return WEFT_OK;
+}
+
+static int save_worker(struct weft_server *server, struct weft_server_state *state)
+{
+    struct worker *worker = &server->worker;
+    int osp = weft__server_is_osp(server);
+    state->next = worker->next;
+    state->worker_velocity = worker->velocity;
+    if (!osp)
+        return WEFT_OK;
+    if (!worker->saved_late)
+        worker->saved_late = weft_memory_alloc(server->layer_count + 1, 2);
+    if (!worker->saved_late)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu layers", server->layer_count);
+    for (size_t l = 0; l < server->layer_count; l++)
+        worker->saved_late[l] =
+            (unsigned char)(worker->layers[l].late | worker->layers[l].pulled << 1);
+    state->late = worker->saved_late;
+    state->pulled = worker->fresh;
+    state->changes = worker->last;
+    state->average = worker->average;
+    state->first_loss = worker->tuning.first_loss;
+    state->loss = worker->tuning.loss;
+    return WEFT_OK;
+}
+
+int weft_server_get_state(struct weft_server *server, struct weft_server_state *state)
+{
+    if (!server || !state)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
+                              server ? "state" : "server");
+    int status = weft_sized_check(__func__, "state", state);
+    if (!status)
+        status = weft_object_check(server->object, __func__);
+    if (!status && server->worker.in_step)
+        status = weft_error_set(WEFT_ERR_STATE, "%s: step %llu is under way", __func__,
+                                (unsigned long long)server->worker.next);
+    if (status)
+        return status;
+    struct weft_server_state now = {
+        .agreed = {(uint64_t)server->size, server->servers, server->layer_count}};
+    if (server->is_worker)
+        status = weft__server_end_version(__func__, server);
+    if (!status && server->host.index >= 0)
+        status = save_server(__func__, server, &now);
+    if (!status && server->is_worker)
+        status = save_worker(server, &now);
+    weft__server_count(server, &now.stats);
+    return status ? status : weft_sized_fill(__func__, "state", state, &now, sizeof now);
+}
+
+/* ---- going on from one ---- */
+
+static int refuse(const char *who, const char *member, uint64_t is, uint64_t expected)
+{
+    return weft_error_set(WEFT_ERR_INVALID, "%s: config->state->%s is %llu, expected %llu", who,
+                          member, (unsigned long long)is, (unsigned long long)expected);
+}
+
+static int check_server(const char *who, const struct weft_server *server,
+                        const struct weft_server_state *state)
+{
+    const struct host *host = &server->host;
+    int has = state->parameters || state->velocity;
+    if (has ? state->element_count != host->count : state->element_count != 0)
+        return refuse(who, "element_count", state->element_count, has ? host->count : 0);
+    if (state->clocks ? state->clock_count != server->workers : state->clock_count != 0)
+        return refuse(who, "clock_count", state->clock_count, state->clocks ? server->workers : 0);
+    for (size_t w = 0; state->clocks && w < server->workers; w++)
+        if (state->clocks[w] >= MOST_NEXT)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: config->state->clocks[%zu] is %llu, expected less than 2^62",
+                                  who, w, (unsigned long long)state->clocks[w]);
+    return WEFT_OK;
+}
+
+static int check_worker(const char *who, const struct weft_server *server,
+                        const struct weft_server_state *state)
+{
+    const struct worker *worker = &server->worker;
+    if (state->next >= MOST_NEXT)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->state->next is %llu, expected less than 2^62", who,
+                              (unsigned long long)state->next);
+    for (size_t l = 0; worker->fresh && state->late && l < server->layer_count; l++)
+        if (state->late[l] & 2 && !state->pulled && server->layers[l].count)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: config->state->pulled is NULL, expected parameters: layer "
+                                  "%zu is to be corrected",
+                                  who, l);
+    return WEFT_OK;
+}
+
+static int check_agreed(const char *who, const struct weft_server *server,
+                        const struct weft_server_state *state)
+{
+    static const char *const names[] = {"agreed[0] (ranks)", "agreed[1] (servers)",
+                                        "agreed[2] (layers)"};
+    const uint64_t expected[] = {(uint64_t)server->size, server->servers, server->layer_count};
+    for (int i = 0; i < 3; i++)
+        if (state->agreed[i] && state->agreed[i] != expected[i])
+            return refuse(who, names[i], state->agreed[i], expected[i]);
+    return WEFT_OK;
+}
+
+int weft__server_check_state(const char *who, struct weft_server *server)
+{
+    struct weft_server_state *state = &server->state;
+    int status = weft_sized_read(who, "config->state", server->config.state, state, sizeof *state);
+    if (!status)
+        status = check_agreed(who, server, state);
+    if (!status && server->host.index >= 0)
+        status = check_server(who, server, state);
+    return status || !server->is_worker ? status : check_worker(who, server, state);
+}
+
+static void copy(const struct weft_server *server, void *to, const void *from, size_t count)
+{
+    if (to && from && count)
+        memcpy(to, from, count * server->element);
+}
+
+static void restore_server(struct weft_server *server, const struct weft_server_state *state)
+{
+    struct host *host = &server->host;
+    copy(server, host->parameters, state->parameters, host->count);
+    copy(server, host->velocity, state->velocity, host->count);
+    host->updates = state->version;
+    if (state->first_loss > 0) {
+        host->tune.first_loss = state->first_loss;
+        host->tune.loss = state->loss;
+    }
+}
+
+static void restore_worker(struct weft_server *server, const struct weft_server_state *state)
+{
+    struct worker *worker = &server->worker;
+    size_t count = server->model.count;
+    worker->next = state->next;
+    copy(server, worker->velocity, state->worker_velocity, count);
+    if (!weft__server_is_osp(server))
+        return;
+    copy(server, worker->fresh, state->pulled, count);
+    copy(server, worker->last, state->changes, count);
+    copy(server, worker->average, state->average, count);
+    for (size_t l = 0; state->late && l < server->layer_count; l++) {
+        worker->layers[l].late = state->late[l] & 1 && server->layers[l].part_count;
+        worker->layers[l].pulled = state->late[l] >> 1 & 1 && server->layers[l].part_count;
+    }
+}
+
+void weft__server_restore(struct weft_server *server)
+{
+    const struct weft_server_state *state = &server->state;
+    server->stats = state->stats;
+    if (server->host.index >= 0)
+        restore_server(server, state);
+    if (server->is_worker)
+        restore_worker(server, state);
+}
+
+int weft__server_agree_steps(const char *who, struct weft_server *server)
+{
+    struct host *host = &server->host;
+    const struct weft_server_state *state = &server->state;
+    for (size_t w = 1; w < server->workers && weft__server_merges(server); w++)
+        if (server->steps[w] != server->steps[0])
+            return weft_error_set(
+                WEFT_ERR_INVALID,
+                "%s: the workers do not agree about config->state->next: worker 0 "
+                "has %llu, worker %zu has %llu",
+                who, (unsigned long long)server->steps[0], w, (unsigned long long)server->steps[w]);
+    for (size_t w = 0; is_server(server) && w < server->workers; w++) {
+        struct guest *guest = &host->guests[w];
+        if (state->clocks && state->clocks[w] != server->steps[w])
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: config->state->clocks[%zu] is %llu, and worker %zu has "
+                                  "config->state->next %llu, expected the same",
+                                  who, w, (unsigned long long)state->clocks[w], w,
+                                  (unsigned long long)server->steps[w]);
+        guest->clock = server->steps[w];
+        guest->pulled = host->updates;
+        host->ranked = server->steps[w];
+    }
+    return WEFT_OK;
+}
