@@ -10,7 +10,7 @@
 #include "schedules/objects/server/server.h"
 
 enum { SLICE_BYTES = 256 * 1024 };
-enum { TAG_REPORT, TAG_REPLY, TAG_GO, TAG_ORDER, TAG_RELEASE, TAG_UNITS = 8 };
+enum { TAG_REPORT, TAG_REPLY, TAG_WANT, TAG_GO, TAG_ORDER, TAG_RELEASE, TAG_UNITS = 8 };
 enum { PUSH, PULL, ACKNOWLEDGE, TAGS_PER_UNIT };
 
 struct builder {
@@ -166,6 +166,21 @@ static void add_pull(struct builder *b, size_t l)
     mine->landed = join;
 }
 
+/* Turns are asked for when all layers are there: nobody computes in its turn. */
+static void add_wants(struct builder *b, int holders)
+{
+    struct weft_server *server = b->server;
+    weft_node_t all = weft_schedule_add_join(b->schedule);
+    weft_schedule_set_label(b->schedule, all, "all are ready");
+    for (size_t l = 0; l < server->layer_count; l++)
+        order(b, server->worker.layers[l].ready, all);
+    for (int k = 0; k < holders; k++) {
+        weft_node_t send = weft_schedule_add_send(b->schedule, weft_region_at(b->nothing, 0, 0),
+                                                  peer_of(b, k), TAG_WANT);
+        order(b, all, send);
+    }
+}
+
 /* Late to early, as the backward pass has it. */
 static void add_pushes(struct builder *b, const weft_node_t *go)
 {
@@ -222,6 +237,8 @@ static int build_worker(struct builder *b)
         go[k] = weft_schedule_add_recv(b->schedule, weft_region_at(b->nothing, 0, 0), peer_of(b, k),
                                        TAG_GO);
     add_pushes(b, go);
+    if (go)
+        add_wants(b, holders);
     for (size_t l = 0; l < server->layer_count; l++)
         if (server->layers[l].part_count)
             add_pull(b, l);
@@ -351,7 +368,10 @@ static int build_host(struct builder *b)
     weft_node_t turn = WEFT_NODE_NONE;
     add_host_slots(b, &slots);
     if (weft__server_has_turns(server) && mine) {
+        weft_node_t want =
+            weft_schedule_add_recv(b->schedule, weft_region_at(b->nothing, 0, 0), 0, TAG_WANT);
         turn = call_guest(b, OP_TURN, &slots, "turn");
+        order(b, want, turn);
         order(b, turn,
               weft_schedule_add_send(b->schedule, weft_region_at(b->nothing, 0, 0), 0, TAG_GO));
     }
