@@ -391,8 +391,8 @@ static void build_step(struct weft__build *build, enum pushes pushes)
 {
     weft_slot_t tokens = -1;
     if (build->size == 1) {
-        struct block b = block_of(build, 0, tokens);
-        weft__build_copy(build, result(&b), given(&b));
+        struct block alone = {.build = build, .count = build->count};
+        weft__build_copy(build, result(&alone), given(&alone));
         return;
     }
     if (!build->count || refuse_segments(build))

@@ -412,5 +412,11 @@ Test(server_step, segments_that_are_too_many)
         cr_assert(least > 4 && least % 4 == 0, "%s", weft_error_text());
         params.segment = least - 4;
         refused(9, &params, "expected segments of at least");
+        struct weft_schedule *schedule; /* a rank alone copies all at once */
+        params.count *= 128;
+        params.segment = 4;
+        cr_assert_eq(weft_template_build("server-step", 0, 1, &params, &schedule), WEFT_OK);
+        cr_assert_eq(weft_schedule_node_count(schedule), 1);
+        weft_schedule_destroy(schedule);
     }
 }
