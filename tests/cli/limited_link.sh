@@ -103,6 +103,8 @@ for line in '2 ranks: .* bytes of each in .* Mbit/s of 100' 'butterfly P=2 n=100
     grep -q "$line" "$folder/out" || fail "a short run: expected '$line'"
 done
 
+refuses "congestion control 'none-such'" --tcp none-such -- true
+
 # a queue that is too short for three senders drops packets, which are sent again; a long one none
 checks=$((checks + 1))
 words='run server-step --transport mpi --algo all --count 64k --segment 16k --iterations 2'

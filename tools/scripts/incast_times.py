@@ -38,6 +38,7 @@ def options():
     parser.add_argument("--bytes", type=numbers, default=numbers("65536,262144,1048576,4194304"))
     parser.add_argument("--segment", default="16k", help="of all and turns")
     parser.add_argument("--paced-segment", default="4k")
+    parser.add_argument("--tcp", help="congestion control, as reno or bbr (default: this machine's)")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
@@ -50,6 +51,8 @@ def run(opts, rate, queue, size, way):
     command = [os.path.join(HERE, "limited_link.sh"), "--weft", opts.weft, "--rates", rate, "--queue", queue,
                "--ranks", str(opts.workers + 1), "--", opts.weft, "run", "server-step", *WAYS[way], "--transport",
                "mpi", "--count", str(size // 4), "--segment", segment, "--iterations", str(opts.iterations), "--json"]
+    if opts.tcp:
+        command[1:1] = ["--tcp", opts.tcp]
     out = subprocess.run(["bash", *command], capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"{' '.join(command)}\n{out.stdout}{out.stderr}")

@@ -15,6 +15,7 @@
 #   --hidden N,...    widths of the perceptron              (1024,1024)
 #   --burst SIZE      of the token bucket                   (2kb)
 #   --queue SIZE      room in front of the link to a rank   (2mb)
+#   --tcp NAME        congestion control, as reno or bbr    (this machine's)
 #   --weft PATH       the command                           (build/tools/weft)
 #   --output DIR      keeps costs.json of every network there
 #
@@ -34,11 +35,11 @@ refuse() {
 }
 
 rates=1gbit,100mbit ranks=4,8 bytes=4000000,40000000 density=0.001 rounds=3 steps=20
-hidden=1024,1024 burst=2kb queue=2mb output=
+hidden=1024,1024 burst=2kb queue=2mb tcp= output=
 weft=$(dirname "$0")/../../build/tools/weft
 while (($#)); do
     case $1 in
-    --rates | --ranks | --bytes | --density | --rounds | --steps | --hidden | --burst | --queue | --weft | --output)
+    --rates | --ranks | --bytes | --density | --rounds | --steps | --hidden | --burst | --queue | --tcp | --weft | --output)
         (($# > 1)) || refuse "$1: expected a value after it"
         declare "${1#--}=$2"
         shift 2
@@ -169,6 +170,8 @@ make_network() { # RATE P
         ip -n "$id-$r" link set lo up
         ip -n "$id-$r" addr add "10.0.0.$((r + 1))/24" dev eth0
         ip -n "$id-$r" link set eth0 up
+        [[ -z $tcp ]] || try "congestion control '$tcp'" ip netns exec "$id-$r" \
+            sysctl -qw "net.ipv4.tcp_congestion_control=$tcp"
         limit "$id-$r" eth0 "$1" 2mb
         limit "$id-hub" "port$r" "$1" "$queue"
     done
