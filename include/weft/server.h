@@ -367,8 +367,8 @@ WEFT_EXPORT int weft_server_index(const struct weft_server *server);
 WEFT_EXPORT int weft_server_ready(struct weft_server *server, size_t layer);
 
 /** Announces that a layer has no gradient (model) in this step: nothing is pushed for it, and it is
- *  pulled as ever. With BSP and OSP its gradient counts as zero, else as none. Else as
- *  weft_server_ready(). */
+ *  pulled as ever. With BSP and OSP its gradient counts as zero; else, and of models, as none. Else
+ *  as weft_server_ready(). */
 WEFT_EXPORT int weft_server_absent(struct weft_server *server, size_t layer);
 
 /**

@@ -47,14 +47,15 @@ int weft__server_gather(struct weft_call *call)
 
 /* ---- merging ---- */
 
-/* Sets host->lists and weights to the gradients that take part, from argument `first` on, and
- * returns how many. *first_worker: the lowest one. A gradient that was not pushed is zero, and
- * counts. */
+/* Sets host->lists and weights to what takes part, from argument `first` on, and returns how many.
+ * *first_worker: the lowest one. A gradient that was not pushed is zero, and counts; a model that
+ * was not does not. */
 static size_t list_rooms(const struct weft_server *server, const struct weft_call *call,
                          size_t mine, size_t first, size_t *first_worker)
 {
     const struct host *host = &server->host;
     size_t count = 0, workers = 0;
+    int models = server->update.kind == WEFT__UPDATE_SET;
     double sum = 0;
     *first_worker = SIZE_MAX;
     for (size_t w = 0; w < server->workers; w++) {
@@ -63,6 +64,8 @@ static size_t list_rooms(const struct weft_server *server, const struct weft_cal
             continue;
         if (*first_worker == SIZE_MAX)
             *first_worker = w;
+        if (models && host->empty[cell])
+            continue;
         sum += server->weights[w];
         workers++;
         if (host->empty[cell])
