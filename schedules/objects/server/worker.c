@@ -447,8 +447,10 @@ static int take_layer(const char *who, struct weft_server *server, size_t l)
     struct worker *worker = &server->worker;
     struct worker_layer *layer = &worker->layers[l];
     char what[64];
-    if (!server->layers[l].part_count)
+    if (!server->layers[l].part_count) {
+        layer->version = worker->next + 1;
         return WEFT_OK;
+    }
     if (layer->late) {
         if (server->config.osp_correction == WEFT_OSP_BEFORE_LAYER &&
             weft_run_wait_node(worker->run, layer->landed, 0) == WEFT_OK)
