@@ -328,4 +328,8 @@ void weft__server_failed(void *user, struct weft_object *object, int status)
     for (size_t p = 0; p < host->part_count; p++)
         weft__server_complete(&host->parts[p].gather, WEFT_ERR_CANCELLED);
     weft__server_complete(&host->next, WEFT_ERR_CANCELLED);
+    /* A run of this rank alone does not end with the object, and its application may wait for it.
+     */
+    if (host->over)
+        weft_run_fire(host->over, host->over_event);
 }

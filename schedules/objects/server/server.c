@@ -242,8 +242,11 @@ int weft_server_serve(struct weft_server *server, uint64_t timeout_ns)
         return weft_error_set(WEFT_ERR_STATE,
                               "%s: rank %d is a worker, expected one that is a server alone",
                               __func__, server->rank);
+    int failed = weft_object_check(server->object, __func__);
+    if (failed)
+        return failed;
     status = weft_run_wait(server->host.over, timeout_ns);
-    int failed = status < 0 ? weft_object_check(server->object, __func__) : WEFT_OK;
+    failed = weft_object_check(server->object, __func__);
     return failed ? failed : status;
 }
 
