@@ -25,6 +25,71 @@ grep -q '"ranks":3,' "$folder/out" || fail "expected 3 of 4 processes to train"
 works launch -n 4 -- "$weft" train --transport shared -n 3 --servers 1 --steps 12 --batch 8 --json
 objects 1
 
+# All of them, over local ranks, in processes and in virtual time; one model in the end.
+served='bsp,asp,ssp,dssp,r2sp,osp'
+for how in '' '--servers 2' '--co-located' '--servers 3 --co-located --pushes turns' '--servers 2 --pushes paced' \
+    '--transport shared' '--transport shared --servers 2' '--transport shared --co-located' \
+    '--transport virtual --compute 10' '--transport virtual --compute 10 --servers 2 --co-located'; do
+    # shellcheck disable=SC2086
+    works train --algorithm $served,allreduce -n 3 --steps 12 --batch 8 $how --json
+    objects 7
+    checks=$((checks + 1))
+    [ "$(grep -c '"ranks":3,' "$folder/out")" -eq 7 ] || fail "expected 3 ranks"
+    checks=$((checks + 1))
+    [ "$(grep -c '"order":"layers"' "$folder/out")" -eq 6 ] || fail "expected layers"
+    # The sum of BSP is taken in the order of the ranks, wherever it is taken.
+    checks=$((checks + 1))
+    grep '"bsp"' "$folder/out" | grep -o '"checksum":"[0-9a-f]*"' >>"$folder/bsp"
+    [ "$(sort -u "$folder/bsp" | wc -l)" -eq 1 ] || fail "expected one model of bsp"
+done
+python3 - "$folder/out" <<'END' || fail "expected what servers came to"
+import json, sys
+*served, plain = (json.loads(line) for line in open(sys.argv[1]))
+assert 'servers' not in plain and 'staleness' not in plain
+for each in served:
+    assert each['servers'] == 2 and each['co_located'] is True and each['batch_sync_ms'] > 0
+    assert each['ics_fraction'] == each['late_layers'] == 0 and each['staleness'] >= 0
+    assert ('staleness_bound' in each) == (each['algorithm'] in ('ssp', 'dssp'))
+    assert ('staleness_most' in each) == (each['algorithm'] == 'dssp')
+    assert ('osp_share' in each) == (each['algorithm'] == 'osp')
+    assert each['pushes'] == ('turns' if each['algorithm'] == 'r2sp' else 'all')
+assert served[0]['staleness'] == 0 < served[1]['staleness']
+assert abs(served[0]['loss'] - plain['loss']) < 1e-4
+END
+works train --algorithm osp -n 4 --steps 30 --batch 8 --model cnn --osp-share 0.5 --osp-average 0.5 --osp-correct layer \
+    --json
+objects 1
+checks=$((checks + 1))
+grep -q '"ics_fraction":0\.[1-4].*"osp_share":0.5,.*"osp_average":0.5,"osp_correct":"layer"' "$folder/out" ||
+    fail "expected a second stage"
+for model in cnn resnet; do
+    works train --algorithm $served -n 2 --servers 2 --steps 6 --batch 4 --model $model --channels 4 --json
+    objects 6
+done
+works train --algorithm bsp,osp -n 1 --steps 6 --batch 4 --json
+objects 2
+works train --algorithm allreduce,asp,osp -n 2 --steps 6 --batch 4 --plot "$folder/plot.svg"
+checks=$((checks + 1))
+grep -q '^allreduce .* - *- *- *- *-$' "$folder/out" || fail "expected nothing of servers of allreduce"
+checks=$((checks + 1))
+grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
+
+wrong "--servers: 4; expected 1..3, the number of ranks, with --co-located" train --algorithm bsp -n 3 --servers 4 \
+    --co-located
+wrong "--co-located: no algorithm of --algorithm uses it; expected bsp, asp, ssp, dssp, r2sp or osp" train --co-located
+wrong "--staleness: no algorithm of --algorithm uses it; expected ssp or dssp" train --algorithm bsp --staleness 2
+wrong "--staleness-most: no algorithm of --algorithm uses it; expected dssp" train --algorithm ssp \
+    --staleness-most 2
+wrong "--staleness-most: 2; expected --staleness, 3, at least" train --algorithm dssp --staleness-most 2
+wrong "--osp-share: no algorithm of --algorithm uses it; expected osp" train --algorithm bsp --osp-share 0.5
+wrong "--osp-share: '1.5'" train --algorithm osp --osp-share 1.5
+wrong "--osp-share: 'most'" train --algorithm osp --osp-share most
+wrong "--osp-average: '1'" train --algorithm osp --osp-average 1
+wrong "--osp-most: 0.5 beside --osp-share 0.2, which is not chosen; expected auto there" train --algorithm osp \
+    --osp-share 0.2 --osp-most 0.5
+wrong "'slowly'" train --algorithm bsp --pushes slowly
+wrong "--lr: 0; servers expect a number above 0" train --algorithm bsp --lr 0
+wrong "--merge: no algorithm of --algorithm uses it" train --algorithm bsp --merge exact
 wrong "--servers: '0'; expected an integer from 1" train --servers 0
 wrong "--servers: '-1'" train --servers -1
 
@@ -37,6 +102,15 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     checks=$((checks + 1))
     grep -o '"checksum":"[0-9a-f]*"' "$folder/out" | cmp -s - "$folder/checksums" ||
         fail "expected the same models over MPI"
+    for servers in 1 2; do
+        checks=$((checks + 1))
+        mpiexec -n $((3 + servers)) "$weft" train --algorithm $served --servers $servers --transport mpi --steps 12 --batch 8 \
+            --json >"$folder/out" 2>"$folder/err" </dev/null || fail "mpiexec weft train --servers $servers"
+        objects 6
+        checks=$((checks + 1))
+        grep '"bsp"' "$folder/out" | grep -o '"checksum":"[0-9a-f]*"' | cat - "$folder/bsp" | sort -u | wc -l |
+            grep -qx 1 || fail "expected one model of bsp over MPI"
+    done
     checks=$((checks + 1))
     mpiexec -n 2 "$weft" train --algorithm allreduce --servers 2 --transport mpi >"$folder/out" \
         2>"$folder/err" </dev/null && fail "two servers of two processes"

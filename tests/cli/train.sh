@@ -9,10 +9,10 @@ fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_secon
 # (WEFT_TEST_LAPACK), or else the command.
 lapack=${WEFT_TEST_LAPACK:-$("$weft" info --json | grep -c '"lapack":true')}
 if [ "$lapack" = 1 ]; then
-    algorithms=15
+    algorithms=21
     gradiveq=gradiveq
 else
-    algorithms=14
+    algorithms=20
     gradiveq=
     wrong 'weft train: --algorithm: gradiveq: principal components need LAPACK' train --algorithm gradiveq
     wrong 'principal components need LAPACK' train --algorithm merged --merge-compress gradiveq

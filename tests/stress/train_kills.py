@@ -8,6 +8,9 @@
 Every time the others must say who has died and how, go on as a context of three, and end with one model that
 has learnt something. Nothing may be left: no process, no zombie, no file in /dev/shm, no socket. The times from
 the kill to the report of each are printed, as quantiles; they are not judged.
+
+With parameter servers nobody goes on: the training must fail within seconds, and say who has died and what it was.
+Servers that nobody uses may die unnoticed.
 """
 import argparse
 import json
@@ -23,7 +26,10 @@ import time
 ALGORITHMS = ["allreduce", "merged", "merged --merge-sparse topk", "merged --merge-sparse gtopk --merge-wait all", "local",
               "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma", "topk", "gtopk", "oktopk", "qsgd",
               "qsgd --bits sign", "powersgd", "gradiveq", "gradiveq --compress-residual kept --loss-bound 1",
-              "merged --merge-compress powersgd", "merged --merge-compress qsgd --merge-wait all"]
+              "merged --merge-compress powersgd", "merged --merge-compress qsgd --merge-wait all",
+              "allreduce --servers 2", "bsp", "asp --servers 2", "ssp --staleness 1", "dssp", "r2sp", "osp --osp-share 0.5",
+              "bsp --servers 2 --co-located"]
+SERVED = ("bsp", "asp", "ssp", "dssp", "r2sp", "osp")
 # Of the mean of some seeds without a death, so much must be left: less is not training.
 LEAST_ACCURACY = 0.5
 PATIENCE_S = 60
@@ -76,6 +82,15 @@ def has_gradiveq(weft):
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
+def servers_of(algorithm):
+    """How many processes there are on top of the ranks, and whether they are used."""
+    words = algorithm.split()
+    used = words[0] in SERVED
+    if "--co-located" in words or not used and "--servers" not in words:
+        return 0, used
+    return int(words[words.index("--servers") + 1]) if "--servers" in words else 1, used
+
+
 class Training:
     def __init__(self, weft, ranks, algorithm, steps, seed):
         self.lines = []  # of standard error, each with the time at which it came
@@ -85,7 +100,8 @@ class Training:
         self.ranks = []
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
-        self.size = ranks
+        self.servers, self.served = servers_of(algorithm)
+        self.size = ranks + self.servers
 
     def read(self):
         for line in self.process.stderr:
@@ -117,6 +133,23 @@ class Training:
         return self.process.returncode, out
 
 
+def judge_served(training, victim, algorithm, status, text):
+    """The same where nobody goes on."""
+    if status == 0:
+        return "no training"
+    if "weft_context_create_world: the rendezvous" in text:
+        return "no training"
+    if status != 1:
+        return f"exit status {status}\n{text}"
+    if not any(f"{algorithm.split()[0]}: " in line and f"rank {victim}" in line and "died" in line and "signal 9" in line
+               for _, line in training.lines):
+        return f"nobody says how rank {victim} has died\n{text}"
+    first = training.size - training.servers
+    if training.servers and (victim >= first) != (f"server {victim - first} of {training.servers}" in text):
+        return f"what rank {victim} was is not said\n{text}"
+    return None
+
+
 def judge(training, victim, killed_at, algorithm, least, latencies):
     """What is wrong, or None; "no training": it had ended before, or not begun."""
     status, out = training.end()
@@ -126,7 +159,12 @@ def judge(training, victim, killed_at, algorithm, least, latencies):
     left = [pid for pid in training.ranks if lives(pid)]
     if left:
         return f"processes {left} are left"
+    if training.served:
+        return judge_served(training, victim, algorithm, status, text)
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    ranks = training.size - training.servers
+    if victim >= ranks and status == 0 and rows and rows[0]["ranks"] == ranks and rows[0]["ranks_lost"] == 0:
+        return None
     died = [(at, line) for at, line in training.lines if f": rank {victim} has died" in line and "are left" in line]
     if not died and status == 0 and rows and rows[0]["ranks_lost"] == 0:
         return "no training"
@@ -134,11 +172,11 @@ def judge(training, victim, killed_at, algorithm, least, latencies):
         return "no training"
     if status != 0:
         return f"exit status {status}\n{text}"
-    if len(died) != training.size - 1:
+    if len(died) != ranks - 1:
         return f"{len(died)} ranks say that rank {victim} has died\n{text}"
     if not all("signal 9" in line for _, line in died):
         return f"how it died is not said\n{text}"
-    if len(rows) != 1 or rows[0]["ranks"] != training.size - 1 or rows[0]["ranks_lost"] != 1:
+    if len(rows) != 1 or rows[0]["ranks"] != ranks - 1 or rows[0]["ranks_lost"] != 1:
         return f"its result is {out!r}\n{text}"
     if not rows[0]["identical"]:
         return "the models are not the same in the end"
@@ -189,7 +227,7 @@ def main():
             training.end()
             sys.exit(f"seed {seed}, {algorithm}: does not begin: {training.lines}")
         time.sleep(draw.random() * whole[algorithm]["seconds"])
-        victim = draw.randrange(options.ranks)
+        victim = draw.randrange(training.size)
         # Their numbers are in the order in which they were started.
         killed_at = time.monotonic()
         try:
@@ -205,7 +243,7 @@ def main():
         else:
             done += 1
         if options.verbose:
-            print(f"seed {seed}, {algorithm}, rank {victim}: {wrong or 'went on'}", flush=True)
+            print(f"seed {seed}, {algorithm}, rank {victim}: {wrong or ('was said' if training.served else 'went on')}", flush=True)
         seed += 1
         if apart > 10 + options.moments:
             sys.exit(f"{apart} of {seed - options.seed} trainings had ended before anybody was killed")

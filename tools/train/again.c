@@ -207,7 +207,7 @@ static int settle(struct trainee *trainee)
 
 /* Where there are servers nobody goes on: parameters are lost with one, and who else takes part is
  * fixed. */
-static int say_lost(const struct trainee *trainee, const char *text)
+static int say_lost(const struct trainee *trainee, int status, const char *text)
 {
     const struct train_options *options = trainee->job->options;
     const struct weft_context *world = trainee->setup.world;
@@ -231,7 +231,7 @@ static int say_lost(const struct trainee *trainee, const char *text)
                               "rank %d has died%s%s: servers do not go on without it", rank,
                               how && *how ? ": " : "", how ? how : "");
     }
-    return weft_error_set(WEFT_ERR_PEER, "%s", text);
+    return weft_error_set(status, "%s", text);
 }
 
 /* 1: the user has interrupted, and rank 0 ends while the others are in a step: nobody goes on. */
@@ -246,11 +246,13 @@ int trainee_go_on(struct trainee *trainee, int status)
     int size = trainee->setup.size;
     char text[512];
 
-    if (!job->goes_on || status != WEFT_ERR_PEER || !trainee->setup.model || is_abandoned(job))
+    if (!job->goes_on || !trainee->setup.model || is_abandoned(job))
         return status;
     snprintf(text, sizeof text, "%s", weft_error_text());
     if (job->algorithm->serve)
-        return say_lost(trainee, text);
+        return say_lost(trainee, status, text);
+    if (status != WEFT_ERR_PEER)
+        return status;
     cli_progress_end();
     fprintf(stderr, "weft train: %s: step %llu: %s\n", job->algorithm->name,
             (unsigned long long)trainee->steps, text);

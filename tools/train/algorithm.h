@@ -72,6 +72,13 @@ struct train_statistics {
      *  and the share of all entries that it has sent in all steps. */
     size_t k;
     double selected_share;
+    /** Servers: means over steps, of what a step was on this rank (weft_server_result); the bytes
+     *  that it has pushed, and those of them in OSP's second stage. */
+    double staleness;
+    double synchronised_seconds;
+    double late_layers;
+    double pushed_bytes;
+    double late_bytes;
 };
 
 /** What of train_sparse_options an algorithm uses. */
@@ -145,9 +152,10 @@ struct train_algorithm {
     int featured;
     /** 1: layers are sent in groups, as --merge says. */
     int merges;
-    /** What a rank is that is a server alone: blocking, until all others have destroyed their
-     *  states. The model is what it is at the start. NULL: there are no servers; else they update
-     *  the model, and the trainer does not. */
+    /** How servers synchronise the ranks that train; and what a rank is that is a server alone:
+     *  blocking, until all others have destroyed their states. The model is what it is at the
+     *  start. NULL: there are no servers; else they update the model, and the trainer does not. */
+    weft_server_sync_t sync;
     int (*serve)(const struct train_setup *setup);
     /** 1: needs a context with helper progress also where nothing is beside the gradient. */
     int needs_helper;
@@ -188,6 +196,8 @@ struct train_algorithm {
     int by_contribution;
     /** 1: its paper has the exchange beside the gradient; 0: after it. */
     int listed_beside;
+    /** An epoch has ended: the mean loss of this rank's batches in it. NULL: not asked for. */
+    int (*epoch)(void *state, double loss);
     /** NULL: the models are the same after every step. */
     int (*finish)(void *state);
     /** NULL: nothing is ever stale. */
@@ -201,6 +211,11 @@ struct train_algorithm {
      */
     int (*leave)(const struct train_options *options, int ranks, uint64_t step,
                  const double *arrived, double *left);
+    /** By how many steps a rank may be ahead of the slowest; NULL: as `leave` says. Pure. */
+    uint64_t (*ahead)(const struct train_options *options);
+    /** 1: a rank leaves when the one before it in a round has, rank 0 after the last one's step
+     *  before. */
+    int in_turns;
 };
 
 /** 1: the algorithm's exchanges are beside the gradient, by --order or by its paper. */
@@ -238,5 +253,11 @@ extern const struct train_algorithm train_oktopk;
 extern const struct train_algorithm train_gradiveq;
 extern const struct train_algorithm train_qsgd;
 extern const struct train_algorithm train_powersgd;
+extern const struct train_algorithm train_bsp;
+extern const struct train_algorithm train_asp;
+extern const struct train_algorithm train_ssp;
+extern const struct train_algorithm train_dssp;
+extern const struct train_algorithm train_r2sp;
+extern const struct train_algorithm train_osp;
 
 #endif

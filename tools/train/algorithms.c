@@ -8,7 +8,9 @@ static const struct train_algorithm *const algorithms[] = {
     &train_allreduce, &train_merged,  &train_local,      &train_d_psgd,
     &train_sgp,       &train_ad_psgd, &train_eager_solo, &train_eager_majority,
     &train_wagma,     &train_topk,    &train_gtopk,      &train_oktopk,
-    &train_gradiveq,  &train_qsgd,    &train_powersgd,   NULL,
+    &train_gradiveq,  &train_qsgd,    &train_powersgd,   &train_bsp,
+    &train_asp,       &train_ssp,     &train_dssp,       &train_r2sp,
+    &train_osp,       NULL,
 };
 
 const struct train_algorithm *const *train_algorithms(void)

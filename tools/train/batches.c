@@ -59,6 +59,13 @@ void train_batches_take(struct train_batches *batches, uint64_t step)
     }
 }
 
+uint64_t train_batches_epoch(const struct train_batches *batches, uint64_t step)
+{
+    uint64_t before = batches->own ? step : step * (uint64_t)batches->ranks;
+
+    return before * batches->batch / batches->count;
+}
+
 void train_batches_free(struct train_batches *batches)
 {
     weft_memory_free(batches->labels);

@@ -36,6 +36,9 @@ int train_batches_init(struct train_batches *batches, const struct dataset *data
 /** Gathers the rank's batch of @p step. */
 void train_batches_take(struct train_batches *batches, uint64_t step);
 
+/** The epoch in which the batch of @p step begins: of shards the rank's own. */
+uint64_t train_batches_epoch(const struct train_batches *batches, uint64_t step);
+
 /** Zeroed ones are accepted. */
 void train_batches_free(struct train_batches *batches);
 

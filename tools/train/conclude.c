@@ -81,6 +81,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     double stale = 0.0;
     double steps = (double)trainee->steps;
     double dense = 0.0;
+    double pushed = 0.0, late = 0.0;
 
     outcome->ranks = ranks;
     outcome->ranks_lost = trainee->began_with - ranks;
@@ -104,8 +105,16 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
         outcome->step_seconds += report[REPORT_STEP] / ranks;
         outcome->merged.hidden += report[REPORT_HIDDEN] / ranks;
         outcome->compressed.loss += report[REPORT_DROPPED] / ranks;
+        outcome->served.staleness += report[REPORT_STALENESS] / ranks;
+        outcome->served.synchronised_seconds += report[REPORT_SYNCHRONISED] / ranks;
+        outcome->served.late_layers += report[REPORT_LATE_LAYERS] / ranks;
+        pushed += report[REPORT_PUSHED];
+        late += report[REPORT_LATE];
         outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
     }
+    if (trainee->job->algorithm->serve)
+        outcome->served.servers = trainee->job->options->servers.count;
+    outcome->served.late_share = pushed > 0.0 ? late / pushed : 0.0;
     outcome->stale_fraction = stale / (steps * ranks);
     outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
     outcome->compression_ratio = dense / outcome->bytes_sent;

@@ -270,6 +270,11 @@ static void fill_report(struct trainee *trainee)
         trainee->report[REPORT_STEP] = trainee->report[REPORT_SECONDS]; /* of one step */
     trainee->report[REPORT_HIDDEN] = trainee->merged.hidden;
     trainee->report[REPORT_DROPPED] = trainee->compressed.loss;
+    trainee->report[REPORT_STALENESS] = trainee->stats.staleness;
+    trainee->report[REPORT_SYNCHRONISED] = trainee->stats.synchronised_seconds;
+    trainee->report[REPORT_LATE_LAYERS] = trainee->stats.late_layers;
+    trainee->report[REPORT_PUSHED] = trainee->stats.pushed_bytes;
+    trainee->report[REPORT_LATE] = trainee->stats.late_bytes;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
 }

@@ -34,6 +34,18 @@ struct train_phase {
     const char *name;
 };
 
+/** What servers came to: means over ranks and steps, as in weft_server_result. */
+struct train_served {
+    int servers;
+    /** Updates of others between a pull and the push of a gradient that is computed on it. */
+    double staleness;
+    /** The batch synchronisation time. */
+    double synchronised_seconds;
+    /** OSP: the share of the bytes pushed that went in its second stage, and how many layers. */
+    double late_share;
+    double late_layers;
+};
+
 /** What one training came to. */
 struct train_outcome {
     int ranks;
@@ -80,6 +92,8 @@ struct train_outcome {
     /** Of an algorithm that compresses: what it came to on rank 0, but for the loss, the mean over
      *  ranks. Owned. */
     struct train_compressed compressed;
+    /** Of an algorithm with servers. */
+    struct train_served served;
     /** Owned; train_outcome_free() frees them. */
     struct train_phase *phases;
     size_t phase_count;

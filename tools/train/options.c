@@ -36,6 +36,8 @@ static const char *const uncompressed[] = {"qsgd", "dense", NULL};
 static const char *const compress_residuals[] = {"default", "none", "kept", NULL};
 static const char *const algos[] = {"ring", "reduce-scatter-allgather", NULL};
 static const char *const merge_compresses[] = {"none", "gradiveq", "qsgd", "powersgd", NULL};
+static const char *const pushes[] = {"all", "turns", "paced", NULL};
+static const char *const corrections[] = {"end", "layer", NULL};
 static const char *const on_deaths[] = {"go-on", "stop", NULL};
 static const char *const merge_waits[] = {"layers", "all", NULL};
 
@@ -189,11 +191,33 @@ static const struct cli_option options_table[] = {
      "default: kept by powersgd and by qsgd with --bits sign",
      AT(compress.residual), .words = compress_residuals},
     {"servers", 0, CLI_INTEGER, "N",
-     "parameter servers: ranks on top of those that train (of "
+     "parameter servers, for bsp, asp, ssp, dssp, r2sp, osp: ranks on top of those that train (of "
      "mpiexec's processes the last ones)",
      "1", AT(servers.count), .least = 1, .most = 4096},
     {"co-located", .help = "they are no ranks of their own but the first of those that train",
      AT(servers.colocated)},
+    {"staleness", 0, CLI_INTEGER, "S",
+     "by how many steps a rank may be ahead of the slowest, for ssp; for dssp at least", "3",
+     AT(servers.staleness), .most = 1000000000},
+    {"staleness-most", 0, CLI_INTEGER, "S", "for dssp at most", "15", AT(servers.staleness_most),
+     .most = 1000000000},
+    {"pushes", 0, CLI_CHOICE, "HOW",
+     "how pushes come to a server: all at once, in turns, or paced: a segment of each rank at a "
+     "time",
+     "all", AT(servers.flow), .words = pushes},
+    {"osp-share", 0, CLI_TAKE, "SHARE",
+     "share of the model's bytes that osp synchronises behind the next step: auto (its Algorithm "
+     "1), or 0 to 1",
+     "auto", .take = train_take_osp_share},
+    {"osp-most", 0, CLI_REAL, "SHARE", "of auto, at most", "0.8", AT(servers.osp_most),
+     .high = 1.0},
+    {"osp-average", 0, CLI_REAL, "B",
+     "late layers are predicted by an average of updates with this decay; 0: by the rank's own "
+     "gradient",
+     "0", AT(servers.osp_average), .high = 0.999999},
+    {"osp-correct", 0, CLI_CHOICE, "WHEN",
+     "late layers are corrected at the end of a step, or before each layer is used", "end",
+     AT(servers.osp_correction), .words = corrections},
     {"on-death", 0, CLI_CHOICE, "WHAT",
      "where a process dies: go-on, those that are left do, or stop, the training fails", "go-on",
      AT(on_death), .words = on_deaths},
@@ -437,7 +461,7 @@ const struct cli_spec weft_command_train = {
     .summary = "the demonstration trainer",
     .about = "Trains a model on optdigits (handwritten digits) on several ranks "
              "that communicate through weft, and says how fast and how well. -n: 8 ranks if left "
-             "out.",
+             "out; servers come on top.",
     .sections = sections,
     .options = options_table,
     .common = CLI_RANKS,

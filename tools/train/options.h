@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <weft/compressed_average.h>
 #include <weft/merge.h>
+#include <weft/server.h>
 #include <weft/sim.h>
 #include <weft/weft.h>
 
@@ -99,11 +100,19 @@ enum train_merge_sparse {
     TRAIN_MERGE_OKTOPK
 };
 
-/** Of algorithms with parameter servers. */
+/** Of algorithms with parameter servers; what is 0 is the library's default. */
 struct train_server_options {
     /** How many servers. 1: the first workers are; 0: ranks of their own. */
     int count;
     int colocated;
+    /** As in weft_server_config. */
+    uint64_t staleness;
+    uint64_t staleness_most;
+    weft_server_flow_t flow;
+    double osp_share;
+    double osp_most;
+    double osp_average;
+    weft_osp_correction_t osp_correction;
 };
 
 struct train_options {

@@ -21,8 +21,22 @@ enum {
     USES_GRADIVEQ = 4,
     USES_QSGD = 8,
     USES_POWERSGD = 16,
-    USES_COMPRESSION = USES_GRADIVEQ | USES_QSGD | USES_POWERSGD
+    USES_COMPRESSION = USES_GRADIVEQ | USES_QSGD | USES_POWERSGD,
+    USES_SERVERS = 32,
+    USES_STALENESS = 64,
+    USES_DSSP = 128,
+    USES_OSP = 256
 };
+
+static unsigned server_uses_of(const struct train_algorithm *algorithm)
+{
+    static const unsigned syncs[] = {
+        [WEFT_SERVER_BSP] = 0,        [WEFT_SERVER_ASP] = 0,
+        [WEFT_SERVER_R2SP] = 0,       [WEFT_SERVER_SSP] = USES_STALENESS,
+        [WEFT_SERVER_OSP] = USES_OSP, [WEFT_SERVER_DSSP] = USES_STALENESS | USES_DSSP};
+
+    return algorithm->serve ? USES_SERVERS | syncs[algorithm->sync] : 0;
+}
 
 static unsigned uses_of(const struct train_options *options,
                         const struct train_algorithm *algorithm)
@@ -35,7 +49,7 @@ static unsigned uses_of(const struct train_options *options,
 
     if (algorithm->merges && options->merge_sparse != TRAIN_MERGE_DENSE)
         sparse = options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
-    return compressions[train_compression_of(options, algorithm)] |
+    return compressions[train_compression_of(options, algorithm)] | server_uses_of(algorithm) |
            (sparse == TRAIN_SPARSE_MERGED ? USES_SPARSE | USES_GTOPK
             : sparse == TRAIN_SPARSE      ? USES_SPARSE
                                           : 0u);
@@ -71,6 +85,7 @@ static int check_merge(const struct train_options *options, const struct cli *cl
 static int check_uses(const struct train_options *options, const struct cli *cli)
 {
     static const char sparse[] = "topk, gtopk or oktopk";
+    static const char served[] = "bsp, asp, ssp, dssp, r2sp or osp";
     static const struct {
         const char *name;
         unsigned by;
@@ -104,6 +119,14 @@ static int check_uses(const struct train_options *options, const struct cli *cli
         {"dense-layers", USES_GRADIVEQ, "gradiveq"},
         {"projected-algo", USES_GRADIVEQ, "gradiveq"},
         {"compress-residual", USES_COMPRESSION, "gradiveq, qsgd or powersgd"},
+        {"co-located", USES_SERVERS, served},
+        {"pushes", USES_SERVERS, served},
+        {"staleness", USES_STALENESS, "ssp or dssp"},
+        {"staleness-most", USES_DSSP, "dssp"},
+        {"osp-share", USES_OSP, "osp"},
+        {"osp-most", USES_OSP, "osp"},
+        {"osp-average", USES_OSP, "osp"},
+        {"osp-correct", USES_OSP, "osp"},
     };
     unsigned used = 0;
 
@@ -152,6 +175,30 @@ static int check_compressed(const struct train_options *options, const struct cl
         return cli_usage(command, "--slice: %zu beside --slice-factor %zu; expected one of the two",
                          compress->slice, compress->slice_factor);
     }
+    return CLI_OK;
+}
+
+/* What of servers does. */
+static int check_servers(const struct train_options *options, const struct cli *cli)
+{
+    const struct train_server_options *servers = &options->servers;
+    unsigned used = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++)
+        used |= server_uses_of(options->algorithms[i]);
+    if ((used & USES_DSSP) && servers->staleness_most < servers->staleness) {
+        return cli_usage(command, "--staleness-most: %llu; expected --staleness, %llu, at least",
+                         (unsigned long long)servers->staleness_most,
+                         (unsigned long long)servers->staleness);
+    }
+    if (cli_typed(cli, "osp-most") && cli_typed(cli, "osp-share") && servers->osp_share != 0.0) {
+        return cli_usage(command,
+                         "--osp-most: %s beside --osp-share %s, which is not chosen; expected auto "
+                         "there",
+                         cli_typed(cli, "osp-most"), cli_typed(cli, "osp-share"));
+    }
+    if ((used & USES_SERVERS) && !(options->rate > 0.0))
+        return cli_usage(command, "--lr: %g; servers expect a number above 0", options->rate);
     return CLI_OK;
 }
 
@@ -217,6 +264,8 @@ int train_options_check(const struct train_options *options, const struct cli *c
         status = check_sparse(options, cli);
     if (!status)
         status = check_compressed(options, cli);
+    if (!status)
+        status = check_servers(options, cli);
     return status ? status : check(options, cli);
 }
 

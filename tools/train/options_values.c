@@ -240,6 +240,20 @@ int train_take_compressed_steps(void *target, const char *command, const char *t
     return CLI_OK;
 }
 
+int train_take_osp_share(void *target, const char *command, const char *text)
+{
+    struct train_options *options = target;
+    double share = 0.0;
+
+    options->servers.osp_share = 0.0;
+    if (strcmp(text, "auto") == 0)
+        return CLI_OK;
+    int status = cli_real(command, "--osp-share", text, 0.0, 1.0, &share);
+    if (status == CLI_OK)
+        options->servers.osp_share = share > 0.0 ? share : WEFT_OSP_NOTHING;
+    return status;
+}
+
 int train_take_patience(void *target, const char *command, const char *text)
 {
     static const double most_ms = 3.6e6;

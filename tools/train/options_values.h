@@ -23,6 +23,7 @@ int train_take_density(void *options, const char *command, const char *text);
 int train_take_bits(void *options, const char *command, const char *text);
 int train_take_sample_bits(void *options, const char *command, const char *text);
 int train_take_compressed_steps(void *options, const char *command, const char *text);
+int train_take_osp_share(void *options, const char *command, const char *text);
 int train_take_patience(void *options, const char *command, const char *text);
 
 #endif

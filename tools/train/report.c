@@ -31,6 +31,12 @@ enum column {
     COLUMN_STEP_BYTES,
     COLUMN_BYTES,
     COLUMN_RATIO,
+    /** Of servers, and only where an algorithm has such. */
+    COLUMN_SERVERS,
+    COLUMN_STALENESS,
+    COLUMN_SYNCHRONISED,
+    COLUMN_LATE_SHARE,
+    COLUMN_LATE_LAYERS,
     COLUMNS
 };
 
@@ -41,13 +47,24 @@ static const struct {
     /** With several seeds the smallest and the largest are shown too. */
     int spread;
 } columns[COLUMNS] = {
-    [COLUMN_SECONDS] = {">seconds", 2, "", 0},     [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
-    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},  [COLUMN_IDEAL] = {">ideal", 0, "", 0},
-    [COLUMN_BOUND] = {">bound", 0, "", 0},         [COLUMN_SHARE] = {">of bound", 1, " %", 0},
-    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1}, [COLUMN_STALE] = {">stale", 1, " %", 1},
-    [COLUMN_LOSS] = {">loss", 4, "", 0},           [COLUMN_DISTANCE] = {">distance", 3, "", 0},
-    [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},  [COLUMN_BYTES] = {">MB", 1, "", 0},
+    [COLUMN_SECONDS] = {">seconds", 2, "", 0},
+    [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
+    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},
+    [COLUMN_IDEAL] = {">ideal", 0, "", 0},
+    [COLUMN_BOUND] = {">bound", 0, "", 0},
+    [COLUMN_SHARE] = {">of bound", 1, " %", 0},
+    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1},
+    [COLUMN_STALE] = {">stale", 1, " %", 1},
+    [COLUMN_LOSS] = {">loss", 4, "", 0},
+    [COLUMN_DISTANCE] = {">distance", 3, "", 0},
+    [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},
+    [COLUMN_BYTES] = {">MB", 1, "", 0},
     [COLUMN_RATIO] = {">ratio", 2, "", 0},
+    [COLUMN_SERVERS] = {">servers", 0, "", 0},
+    [COLUMN_STALENESS] = {">staleness", 2, "", 0},
+    [COLUMN_SYNCHRONISED] = {">sync ms", 3, "", 0},
+    [COLUMN_LATE_SHARE] = {">ICS", 1, " %", 0},
+    [COLUMN_LATE_LAYERS] = {">late layers", 1, "", 0},
 };
 
 /* What ranks have selected in rows of sparse gradients. */
@@ -206,6 +223,16 @@ static double column_of(const struct train_outcome *outcome, const struct train_
         return outcome->bytes_sent * 1e-6;
     case COLUMN_RATIO:
         return outcome->compression_ratio;
+    case COLUMN_SERVERS:
+        return outcome->served.servers;
+    case COLUMN_STALENESS:
+        return outcome->served.staleness;
+    case COLUMN_SYNCHRONISED:
+        return outcome->served.synchronised_seconds * 1e3;
+    case COLUMN_LATE_SHARE:
+        return 100.0 * outcome->served.late_share;
+    case COLUMN_LATE_LAYERS:
+        return outcome->served.late_layers;
     default:
         return outcome->loss;
     }
@@ -240,6 +267,13 @@ static size_t choose_seeds(const struct train_options *options,
     return count;
 }
 
+static int has_column(const struct train_algorithm *algorithm, enum column column)
+{
+    if (column >= COLUMN_LATE_SHARE)
+        return algorithm->serve && algorithm->sync == WEFT_SERVER_OSP;
+    return column < COLUMN_SERVERS || algorithm->serve;
+}
+
 /* A cell: the median over the seeds, of an even number the mean of the middle two. */
 static void write_cell(struct table *table, const struct train_options *options,
                        const struct train_outcome *outcomes, size_t algorithm, enum column column,
@@ -247,6 +281,10 @@ static void write_cell(struct table *table, const struct train_options *options,
 {
     int digits = columns[column].digits;
 
+    if (!has_column(options->algorithms[algorithm], column)) {
+        table_cell(table, "-");
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         const struct train_outcome *row = outcomes + chosen[i] * options->algorithm_count;
         values[i] = column_of(&row[algorithm], &row[0], column);
@@ -261,6 +299,11 @@ static void write_cell(struct table *table, const struct train_options *options,
     } else {
         table_cell(table, "%.*f%s", digits, median, columns[column].unit);
     }
+}
+
+static int column_count(const struct train_options *options)
+{
+    return train_options_serve(options) ? COLUMNS : COLUMN_SERVERS;
 }
 
 /* A row; none of an algorithm that has done no step. */
@@ -279,7 +322,7 @@ static void write_row(struct table *table, const struct train_options *options,
     table_cell(table, "%s", train_order_name(options, options->algorithms[algorithm]));
     table_cell(table, "%d", one->ranks);
     table_cell(table, "%llu", (unsigned long long)one->steps);
-    for (int column = 0; column < COLUMNS; column++)
+    for (int column = 0; column < column_count(options); column++)
         write_cell(table, options, outcomes, algorithm, (enum column)column, chosen, count, values);
 }
 
@@ -287,9 +330,11 @@ int train_report_table(const struct train_options *options, const struct train_o
 {
     const char *headings[4 + COLUMNS] = {"algorithm", "order", ">ranks", ">steps"};
 
-    for (int column = 0; column < COLUMNS; column++)
+    const int count = column_count(options);
+
+    for (int column = 0; column < count; column++)
         headings[4 + column] = columns[column].heading;
-    struct table *table = table_create(headings, sizeof headings / sizeof headings[0]);
+    struct table *table = table_create(headings, 4 + (size_t)count);
     double *values = weft_memory_alloc(options->seeds, sizeof *values);
     size_t *chosen = weft_memory_alloc(options->seeds, sizeof *chosen);
     if (!table || !values || !chosen) {
@@ -328,6 +373,10 @@ static void describe(const struct train_options *options, int ranks, char *text,
         used += snprintf(text + used, size - (size_t)used, ", compute %g ms",
                          options->compute_seconds * 1e3);
     }
+    if (train_options_serve(options) && used < (int)size)
+        used += snprintf(text + used, size - (size_t)used, ", %d%s server%s",
+                         options->servers.count, options->servers.colocated ? " co-located" : "",
+                         options->servers.count == 1 ? "" : "s");
     if (options->division.kind != TRAIN_SHARDS_IID && used < (int)size)
         used += snprintf(text + used, size - (size_t)used, ", shards %s", options->division_text);
     if (options->imbalance.count > 0 && used < (int)size)

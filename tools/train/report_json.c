@@ -260,7 +260,7 @@ static json_t *merged_of(const struct train_options *options,
     const size_t *layer = merged->layers;
     double planned = outcome->planned_step_seconds;
 
-    if (!algorithm->layers.ready) {
+    if (!algorithm->merges) {
         json_decref(groups);
         return json_object();
     }
@@ -281,6 +281,52 @@ static json_t *merged_of(const struct train_options *options,
         merged->planned_hidden, "hidden_fraction", merged->hidden);
 }
 
+/* A share that Algorithm 1 chooses is null. */
+static json_t *osp_of(const struct train_server_options *servers)
+{
+    json_t *share = servers->osp_share == 0.0  ? json_null()
+                    : servers->osp_share < 0.0 ? json_real(0.0)
+                                               : json_real(servers->osp_share);
+
+    return json_pack("{s:o, s:f, s:f, s:s}", "osp_share", share, "osp_most", servers->osp_most,
+                     "osp_average", servers->osp_average, "osp_correct",
+                     servers->osp_correction == WEFT_OSP_BEFORE_LAYER ? "layer" : "end");
+}
+
+/* What servers were, and what they came to; an empty object of others. */
+static json_t *served_of(const struct train_options *options,
+                         const struct train_algorithm *algorithm,
+                         const struct train_outcome *outcome)
+{
+    static const char *const pushes[] = {"all", "turns", "paced"};
+    const struct train_server_options *servers = &options->servers;
+    const struct train_served *served = &outcome->served;
+    json_t *object = json_object();
+
+    if (!algorithm->serve)
+        return object;
+    int failed = move_into(
+        object, json_pack("{s:i, s:b, s:s, s:f, s:f, s:f, s:f}", "servers", servers->count,
+                          "co_located", servers->colocated, "pushes",
+                          algorithm->sync == WEFT_SERVER_R2SP ? "turns" : pushes[servers->flow],
+                          "staleness", served->staleness, "batch_sync_ms",
+                          served->synchronised_seconds * 1e3, "ics_fraction", served->late_share,
+                          "late_layers", served->late_layers));
+    if (algorithm->sync == WEFT_SERVER_SSP || algorithm->sync == WEFT_SERVER_DSSP)
+        failed |= move_into(object,
+                            json_pack("{s:I}", "staleness_bound", (json_int_t)servers->staleness));
+    if (algorithm->sync == WEFT_SERVER_DSSP)
+        failed |= move_into(
+            object, json_pack("{s:I}", "staleness_most", (json_int_t)servers->staleness_most));
+    if (algorithm->sync == WEFT_SERVER_OSP)
+        failed |= move_into(object, osp_of(servers));
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
                       const struct train_outcome *outcome)
 {
@@ -298,9 +344,12 @@ int train_report_json(const struct train_options *options, const struct train_al
         json_object_set_new(settings, "stale_mix", json_string(mix));
     if (settings && algorithm->patience)
         json_object_set_new(settings, "patience_ms", patience_of(options, algorithm));
-    json_t *parts[] = {settings, sparse_of(options, algorithm, outcome),
+    json_t *parts[] = {settings,
+                       sparse_of(options, algorithm, outcome),
                        merged_of(options, algorithm, outcome),
-                       compressed_of(options, algorithm, outcome), more_of(outcome)};
+                       served_of(options, algorithm, outcome),
+                       compressed_of(options, algorithm, outcome),
+                       more_of(outcome)};
     int failed = !object;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         failed |= !parts[i] || (object && json_object_update(object, parts[i]));

@@ -157,6 +157,23 @@ static int note_phase(struct trainee *trainee, uint64_t step)
     return WEFT_OK;
 }
 
+/* The loss of an epoch that has ended, to whom it is of use. */
+static int count_loss(struct trainee *trainee, uint64_t step)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    const struct train_batches *batches = &trainee->batches;
+
+    trainee->epoch_loss += trainee->report[REPORT_LOSS];
+    trainee->epoch_steps++;
+    if (!algorithm->epoch ||
+        train_batches_epoch(batches, step + 1) == train_batches_epoch(batches, step))
+        return WEFT_OK;
+    double loss = trainee->epoch_loss / (double)trainee->epoch_steps;
+    trainee->epoch_loss = 0.0;
+    trainee->epoch_steps = 0;
+    return algorithm->epoch(trainee->state, loss);
+}
+
 int trainee_keeps_gradients(const struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
@@ -175,6 +192,8 @@ int trainee_step(struct trainee *trainee, uint64_t step)
         const int computed = status == WEFT_OK;
         if (status == WEFT_OK) /* the step before has ended, and this one begun */
             status = note_phase(trainee, step);
+        if (status == WEFT_OK)
+            status = count_loss(trainee, step);
         if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
             status = trainee_finish_layers(trainee);
         trainee->steps += status == WEFT_OK || (computed && trainee_keeps_gradients(trainee));

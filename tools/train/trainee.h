@@ -29,6 +29,12 @@ enum report {
     REPORT_HIDDEN,
     /** Of gradients, what compression has dropped, as in train_compressed. */
     REPORT_DROPPED,
+    /** Of servers, as in train_statistics. */
+    REPORT_STALENESS,
+    REPORT_SYNCHRONISED,
+    REPORT_LATE_LAYERS,
+    REPORT_PUSHED,
+    REPORT_LATE,
     REPORTS
 };
 
@@ -83,6 +89,9 @@ struct trainee {
      *  pass has waited for layers. */
     double apart;
     double waited;
+    /** Of the steps of the epoch under way: the sum of their losses, and how many. */
+    double epoch_loss;
+    uint64_t epoch_steps;
     /** As the durations: from the beginning of a step to its first gradient, without waits. */
     double leads[TRAINEE_DURATIONS];
     uint64_t lead_count;

@@ -323,7 +323,8 @@ Test(train_order, listings_are_the_papers)
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         int beside = *at == &train_d_psgd || *at == &train_ad_psgd;
         cr_assert_eq(train_is_beside(&options, *at), beside, "%s", (*at)->name);
-        const char *order = beside ? "beside" : *at == &train_merged ? "layers" : "after";
+        const int layers = *at == &train_merged || (*at)->serve;
+        const char *order = beside ? "beside" : layers ? "layers" : "after";
         cr_assert_str_eq(train_order_name(&options, *at), order);
     }
     options.order = TRAIN_BESIDE;
@@ -367,7 +368,7 @@ static double share_of_ideal(const struct train_algorithm *algorithm, enum train
 Test(train_order, beside_the_gradient_exchanges_take_no_time)
 {
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
-        if (*at == &train_merged || ((*at)->available && !(*at)->available()))
+        if ((*at)->layers.ready || ((*at)->available && !(*at)->available()))
             continue; /* it has one order, or needs LAPACK */
         double after = share_of_ideal(*at, TRAIN_AFTER);
         double beside = share_of_ideal(*at, TRAIN_BESIDE);
