@@ -106,6 +106,10 @@ enum { CLI_NO_MPI = -2 };
 /** Measures hand-over, yield and cores into @p bench. */
 void bench_machine(struct bench *bench);
 
+void bench_sleep_ms(int ms);
+/** Processor time of this process so far. */
+double bench_cpu_seconds(void);
+
 /* ---- local ranks that stay ---- */
 
 struct bench_team;

@@ -15,7 +15,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { CHANNEL = 1, SHORT_MS = 20, LONG_MS = 1000 };
 
@@ -41,21 +40,6 @@ struct idle {
     enum way way;
     int wait_ms;
 };
-
-static void sleep_ms(int ms)
-{
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-    nanosleep(&pause, NULL);
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec used;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
-}
 
 static int stamp(struct weft_call *call)
 {
@@ -125,7 +109,7 @@ static void *trigger_main(void *user)
 {
     struct trigger *trigger = user;
 
-    sleep_ms(trigger->ms);
+    bench_sleep_ms(trigger->ms);
     trigger->side->fired = ranks_now();
     weft_run_fire(trigger->side->run, trigger->side->event);
     return NULL;
@@ -159,11 +143,11 @@ static int wait_for_event(struct idle *idle, struct side *side)
     }
     if (fires) {
         trigger_main(&trigger);
-        sleep_ms(5);
+        bench_sleep_ms(5);
     } else if (idle->way == SIGNAL_BUSY) {
         busy_ms(2 * idle->wait_ms);
     } else {
-        sleep_ms(idle->wait_ms);
+        bench_sleep_ms(idle->wait_ms);
     }
     return weft_run_wait(side->run, WEFT_NEVER);
 }
@@ -209,13 +193,13 @@ static int take_turn(struct idle *idle, enum way way, int ms, double *delay_us, 
     idle->wait_ms = ms;
     if (!idle->local)
         bench_mpi_meet();
-    double cpu = cpu_seconds();
+    double cpu = bench_cpu_seconds();
     uint64_t start = ranks_now();
     if (!idle->local)
         status = turn(idle, &idle->sides[0], bench->rank);
     else if (bench->rank == 0)
         status = bench_team_run(&idle->team, member_turn, idle);
-    *cpu_percent = 100 * (cpu_seconds() - cpu) / ((double)(ranks_now() - start) * 1e-9);
+    *cpu_percent = 100 * (bench_cpu_seconds() - cpu) / ((double)(ranks_now() - start) * 1e-9);
     if (status != WEFT_OK)
         return status;
     double stamped = (double)idle->sides[0].stamped;
@@ -259,7 +243,7 @@ static void measure_semaphore(struct bench_samples *samples, int rounds)
     sem_init(&waker.sem, 0, 0);
     if (pthread_create(&thread, NULL, sleeper_main, &waker) == 0) {
         for (int i = 0; i < rounds; i++) {
-            sleep_ms(SHORT_MS);
+            bench_sleep_ms(SHORT_MS);
             waker.posted = ranks_now();
             sem_post(&waker.sem);
         }
@@ -272,13 +256,14 @@ static void measure_mpi_recv(const struct bench *bench, struct bench_samples *sa
 {
     bench_mpi_meet();
     if (bench->rank == 1) {
-        sleep_ms(LONG_MS);
+        bench_sleep_ms(LONG_MS);
         bench_mpi_send(0);
     } else {
-        double cpu = cpu_seconds();
+        double cpu = bench_cpu_seconds();
         uint64_t start = ranks_now();
         bench_mpi_recv(1);
-        bench_sample(samples, 100 * (cpu_seconds() - cpu) / ((double)(ranks_now() - start) * 1e-9));
+        bench_sample(samples,
+                     100 * (bench_cpu_seconds() - cpu) / ((double)(ranks_now() - start) * 1e-9));
     }
     bench_mpi_agree(0, 1);
 }

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SPINS = 20000, YIELDS = 2000 };
@@ -81,4 +82,19 @@ void bench_machine(struct bench *bench)
         cpu++;
     bench->handover_ns = bench->cores > 1 ? hand_over(SPINS, 0, -1) : NAN;
     bench->yield_ns = hand_over(YIELDS, 1, cpu);
+}
+
+void bench_sleep_ms(int ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+    nanosleep(&pause, NULL);
+}
+
+double bench_cpu_seconds(void)
+{
+    struct timespec used;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
