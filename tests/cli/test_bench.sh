@@ -17,7 +17,7 @@ else
 fi
 for words in 'nodes' 'allreduce --bytes 4,16k' 'blocking --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle' \
     'topk --bytes 4k,1M' 'merge' 'merged --bytes 4k' 'gtopk -n 3 --bytes 4k --density 0.01' \
-    'compress --bytes 4k,100k' 'wait-avoiding -n 4 --bytes 4k' 'growth -n 64' "$projection"; do
+    'compress --bytes 4k,100k' 'wait-avoiding -n 4 --bytes 4k' 'growth -n 64' 'server -n 2 --bytes 4k' "$projection"; do
     [ -n "$words" ] || continue
     checks=$((checks + 1))
     # shellcheck disable=SC2086

@@ -44,6 +44,7 @@ static const struct measurement measurements[] = {
      "what projections of real gradients lose (GradiVeQ's figure 5)"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
+    {"server", bench_server, "pushes and pulls of a parameter server, beside an allreduce"},
     {"death", bench_death, "how soon others notice that a process was killed, and shrink"},
     {"growth", bench_growth, "time and memory of a rank of trainers' objects, 64 to -n P virtual"},
 };
@@ -375,6 +376,8 @@ static const struct cli_option table[] = {
     {"memory", 0, CLI_CHOICE, "WHERE",
      "arena: of the context, which its transport moves best; private: the process' own", "arena",
      CLI_AT(struct bench, memory), .words = memories},
+    {"link", 0, CLI_REAL, "RATE", "server: what its link carries, bits a second; mpi alone",
+     CLI_AT(struct bench, link), .high = 1e15},
     {"cost", 0, CLI_FILE, "FILE", "gtopk: alpha and beta as model wrote them, not measured",
      CLI_AT(struct bench, cost)},
     {"output", 'o', CLI_TEXT, "FILE", "model: writes a cost file", CLI_AT(struct bench, output)},

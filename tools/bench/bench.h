@@ -59,6 +59,8 @@ struct bench {
     int steps;
     /** --memory: where what is measured lies. */
     enum { BENCH_ARENA, BENCH_PRIVATE } memory;
+    /** --link: bits a second, or 0: unknown. */
+    double link;
     /** --cost: what transports cost; NULL: measured. */
     const char *cost;
     /** -o: where to write what was found; NULL: nowhere. */
@@ -214,6 +216,7 @@ int bench_growth(struct bench *bench);
 int bench_death(struct bench *bench);
 int bench_compress(struct bench *bench);
 int bench_projection(struct bench *bench);
+int bench_server(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
