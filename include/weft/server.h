@@ -238,8 +238,8 @@ struct weft_server_result {
     size_t struct_size;
     /** The step, from 0. */
     uint64_t step;
-    /** How many updates are in what it has pulled: with BSP and OSP one a step, else one a push.
-     *  OSP: of layers that are not late. */
+    /** How many updates are in what it has pulled: with BSP and OSP one a step, else one a step of
+     *  each worker, also where that has pushed nothing. OSP: of layers that are not late. */
     uint64_t version;
     /** ASP and its relatives: how many updates of others have been applied between the pull that
      *  the gradient was computed on and the gradient. Else 0; OSP: 1 if a layer was late. */

@@ -91,10 +91,9 @@ static void has_applied(struct weft_server *server, struct guest *guest)
 {
     struct host *host = &server->host;
     guest->staleness = host->updates - guest->pulled;
-    if (!host->touched)
-        return;
-    host->updates++;
-    atomic_fetch_add_explicit(&host->applied, 1, memory_order_relaxed);
+    host->updates++; /* on all servers the same, also where nothing was pushed to this one */
+    if (host->touched)
+        atomic_fetch_add_explicit(&host->applied, 1, memory_order_relaxed);
 }
 
 void weft__server_work_ended(void *user, struct weft_run *run, int status)
