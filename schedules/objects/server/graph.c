@@ -34,6 +34,18 @@ size_t weft__server_holders(const struct weft_server *server)
     return holders;
 }
 
+/* Server 0 answers workers in any case. */
+size_t weft__server_takers(const struct weft_server *server)
+{
+    size_t holders = weft__server_holders(server);
+    return holders ? holders : 1;
+}
+
+int weft__server_takes(const struct weft_server *server)
+{
+    return is_server(server) && (size_t)server->host.index < weft__server_takers(server);
+}
+
 /* The rank of a server in an exchange, as this rank sees it. */
 static int peer_of(const struct builder *b, int index)
 {
@@ -212,7 +224,7 @@ static int build_worker(struct builder *b)
 {
     struct weft_server *server = b->server;
     struct worker *worker = &server->worker;
-    int servers = (int)server->servers, holders = (int)weft__server_holders(server);
+    int takers = (int)weft__server_takers(server), holders = (int)weft__server_holders(server);
     weft_node_t *go = NULL;
     if (weft__server_has_turns(server) && holders) {
         go = weft_memory_alloc((size_t)holders, sizeof *go);
@@ -227,10 +239,10 @@ static int build_worker(struct builder *b)
         worker->layers[l].pull =
             add_numbered(b, "pull", l, server->layers[l].count, WEFT_SLOT_OUTPUT);
     }
-    for (int k = 0; k < servers; k++)
+    for (int k = 0; k < takers; k++)
         if (peer_of(b, k) != 0) /* the own server starts with this rank */
             weft_schedule_add_signal(b->schedule, peer_of(b, k), WEFT__SERVER_ASK);
-    for (int k = 0; k < servers; k++)
+    for (int k = 0; k < takers; k++)
         weft_schedule_add_send(b->schedule, weft_region_at(report, 0, REPORT_WORDS + server->words),
                                peer_of(b, k), TAG_REPORT);
     for (int k = 0; go && k < holders; k++)
@@ -324,7 +336,8 @@ static weft_node_t add_place(struct builder *b, int op, const struct host_slots 
     weft_schedule_set_label(b->schedule, node, label);
     order(b, after, node);
     order(b, recv, node);
-    for (int k = 1; server->host.index == 0 && k < (int)server->servers; k++) {
+    size_t takers = weft__server_takers(server);
+    for (int k = 1; server->host.index == 0 && k < (int)takers; k++) {
         weft_node_t send =
             weft_schedule_add_send(b->schedule, weft_region_at(words, 0, PLACE_WORDS), 1 + k, tag);
         order(b, node, send);

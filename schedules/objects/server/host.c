@@ -55,8 +55,9 @@ void weft__server_asked(void *user, struct weft_run *run, int from, uint32_t cha
 void weft__server_exchanged(void *user, struct weft_run *run, int status)
 {
     struct guest *guest = user;
-    (void)run;
     guest->running = 0;
+    if (!status && weft__server_merges(guest->server))
+        guest->clock = weft_run_version(run) + 1;
     if (!status && !guest->server->broken)
         begin_exchange(guest);
 }
@@ -202,8 +203,6 @@ int weft__server_answer(struct weft_call *call)
     struct guest *guest = &server->host.guests[w];
     if (server->broken)
         return WEFT_ERR_CANCELLED;
-    if (weft__server_merges(server))
-        guest->clock = call->version + 1;
     if (weft__server_is_osp(server) && server->part_count && server->host.ranked <= call->version) {
         guest->answer = call;
         return WEFT_IN_PROGRESS;

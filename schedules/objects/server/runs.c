@@ -120,7 +120,7 @@ static int bind_worker(const struct weft_server *server, struct weft_run *run)
 /* Between worker w and the servers. A rank that is neither leaves its number out. */
 static int make_exchange(struct weft_server *server, size_t w)
 {
-    int worker = server->is_worker && server->rank == (int)w, host = is_server(server);
+    int worker = server->is_worker && server->rank == (int)w, host = weft__server_takes(server);
     struct weft_schedule *schedule = NULL;
     struct weft_run *run = NULL;
     struct weft_run_config config;

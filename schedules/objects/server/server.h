@@ -160,7 +160,7 @@ struct guest {
     struct weft_run *run;       /* its exchange here */
     uint64_t asked;             /* 1 + the step that it has last asked for */
     uint64_t begun;             /* 1 + the step that its exchange here has begun with */
-    uint64_t clock;             /* steps whose push has come */
+    uint64_t clock;             /* steps whose push has come; with BSP and OSP, that are over */
     uint64_t pulled;            /* updates in what it has last pulled */
     uint64_t staleness;         /* of its last push */
     int asks;                   /* it waits for its turn, or has it */
@@ -352,6 +352,10 @@ int weft__server_build_tally(struct weft_schedule **schedule, const struct weft_
 int weft__server_build_door(struct weft_schedule **schedule, const struct weft_server *server);
 /* Servers that have parts are 0 .. this - 1. */
 size_t weft__server_holders(const struct weft_server *server);
+/* Servers that take part in exchanges, likewise. The others have nothing to say to a worker, which
+ * would not wait for them: they could miss a step. */
+size_t weft__server_takers(const struct weft_server *server);
+int weft__server_takes(const struct weft_server *server);
 
 /* ---- runs.c ---- */
 

@@ -15,7 +15,7 @@ static int settle_server(const char *who, struct weft_server *server)
     struct host *host = &server->host;
     for (size_t w = 0; w < server->workers; w++) {
         struct weft_run *run = host->guests[w].run;
-        if (run == server->worker.run || weft_run_version(run) == UINT64_MAX)
+        if (!run || run == server->worker.run || weft_run_version(run) == UINT64_MAX)
             continue;
         int status = weft_run_wait(run, server->config.deadline_ns ? server->config.deadline_ns
                                                                    : WEFT_NEVER);
@@ -44,8 +44,10 @@ static int save_server(const char *who, struct weft_server *server, struct weft_
     state->parameters = host->parameters;
     state->velocity = host->velocity;
     state->element_count = host->count;
-    state->clocks = host->saved_clocks;
-    state->clock_count = server->workers;
+    if (weft__server_takes(server)) { /* others hear of no step */
+        state->clocks = host->saved_clocks;
+        state->clock_count = server->workers;
+    }
     state->version = host->updates;
     state->first_loss = isnan(host->tune.first_loss) ? 0 : host->tune.first_loss;
     state->loss = isnan(host->tune.loss) ? 0 : host->tune.loss;
