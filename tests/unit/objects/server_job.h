@@ -5,11 +5,29 @@
 #define WEFT_TESTS_SERVER_JOB_H
 
 #include <math.h>
+#include <signal.h>
 
 #include "server_draw.h"
 #include "support/virtual_ranks.h"
 
 enum { JOB_LAYERS = 8, JOB_TENSORS = 24, JOB_WORKERS = 16 };
+
+/* ---- seeds ---- */
+
+static uint64_t told_seed;
+
+static inline void print_seed(int number)
+{
+    (void)number;
+    fprintf(stderr, "seed %llu\n", (unsigned long long)told_seed);
+}
+
+/* A check that fails prints it. */
+static inline void tell_seed(uint64_t seed)
+{
+    told_seed = seed;
+    signal(SIGABRT, print_seed);
+}
 
 /* ---- models ---- */
 

@@ -339,6 +339,7 @@ static inline void judge_story(struct story *story)
 static inline void tell(struct story *story)
 {
     struct weft_virtual_config config = rough(story->seed);
+    tell_seed(story->seed);
     const struct weft_server_config *given = &story->config;
     int both = given->place == WEFT_SERVER_COLOCATED || story->ranks == 1;
     story->workers = (size_t)(story->ranks - (both ? 0 : given->servers ? given->servers : 1));
