@@ -303,7 +303,9 @@ static void check_bounds(enum train_order order)
             cr_assert_eq(run_virtual_job(&job, ranks, imbalances[i % 3], order), WEFT_OK, "%s",
                          weft_error_text());
             double share = job.outcome.samples_per_second / job.outcome.bound_samples_per_second;
-            cr_assert(share > 0.97 && share < 1.0 + 1e-6, "%s, %d ranks, %s: %g of the bound",
+            /* Layers that are late are not waited for while the slowest computes them. */
+            double most = *at == &train_osp ? 1.1 : 1.0 + 1e-6;
+            cr_assert(share > 0.97 && share < most, "%s, %d ranks, %s: %g of the bound",
                       (*at)->name, ranks, imbalances[i % 3], share);
             cr_assert(job.outcome.identical);
             train_outcome_free(&job.outcome);
