@@ -160,14 +160,12 @@ static void add_pull(struct builder *b, size_t l)
     struct weft_server *server = b->server;
     const struct layer *layer = &server->layers[l];
     struct worker_layer *mine = &server->worker.layers[l];
-    weft_node_t join = weft_schedule_add_join(b->schedule), landed = join;
+    weft_node_t join = weft_schedule_add_join(b->schedule);
     char text[48];
     snprintf(text, sizeof text, "layer %zu is here", l);
     weft_schedule_set_label(b->schedule, join, text);
-    if (weft__server_is_osp(server)) {
-        landed = call_layer(b, OP_LANDED, l, "landed");
-        order(b, landed, join);
-    }
+    weft_node_t landed = call_layer(b, OP_LANDED, l, "landed");
+    order(b, landed, join);
     for (size_t p = layer->first_part; p < layer->first_part + layer->part_count; p++) {
         const struct part *part = &server->parts[p];
         weft_node_t recv = weft_schedule_add_recv(

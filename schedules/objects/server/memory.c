@@ -222,6 +222,7 @@ static int make_worker(struct weft_server *server)
     worker->rate = config->rate;
     worker->has_optimiser = own;
     atomic_init(&worker->to_land, 0);
+    atomic_init(&worker->landed_ns, 0);
     return WEFT_OK;
 }
 

@@ -136,7 +136,8 @@ struct worker {
     struct weft_osp_tuning tuning;
     unsigned char *saved_late; /* of a state: late, and 2 if pulled */
     /* On the thread that drives the engine. */
-    atomic_size_t to_land; /* important layers that have not */
+    atomic_size_t to_land;           /* important layers that have not */
+    atomic_uint_least64_t landed_ns; /* when the last of them has */
     struct weft_call **held;
     struct weft_call **waiting; /* a ring of calls that wait for room on the way, a server each */
     size_t *waiting_first, *waiting_count, *on_the_way;

@@ -42,7 +42,9 @@ int weft__server_landed(struct weft_call *call)
     if (server->broken || worker->layers[weft__server_id(call, 0)].late ||
         atomic_fetch_sub_explicit(&worker->to_land, 1, memory_order_relaxed) != 1)
         return WEFT_OK;
-    for (size_t l = server->layer_count; l-- > 0;)
+    atomic_store_explicit(&worker->landed_ns, weft_context_now(server->context),
+                          memory_order_relaxed);
+    for (size_t l = server->layer_count; worker->held && l-- > 0;)
         weft__server_complete(&worker->held[l], WEFT_OK);
     return WEFT_OK;
 }
@@ -259,6 +261,7 @@ static void begin_layers(struct weft_server *server)
     worker->announced = worker->waited = 0;
     /* What the engine's thread reads of it comes after the start of the run. */
     atomic_store_explicit(&worker->to_land, important, memory_order_relaxed);
+    atomic_store_explicit(&worker->landed_ns, 0, memory_order_relaxed);
 }
 
 static int begin_step(const char *who, struct weft_server *server)
@@ -475,8 +478,10 @@ static void end_step(struct weft_server *server)
 {
     struct worker *worker = &server->worker;
     struct weft_server_result *result = &worker->result;
-    if (worker->last_ready)
-        result->synchronised_ns = weft_context_now(server->context) - worker->last_ready;
+    /* Who waits sees it later than it was. A layer has landed before its wait ends. */
+    uint64_t landed = atomic_load_explicit(&worker->landed_ns, memory_order_relaxed);
+    if (landed > worker->last_ready)
+        result->synchronised_ns = landed - worker->last_ready;
     if (weft__server_is_osp(server)) {
         result->version = worker->next + 1;
         result->staleness = result->late_layers > 0;
