@@ -228,7 +228,7 @@ MEMBERS = {
     "weft_run_config": {"local_only": FLAG, "sequence": FLAG, "unordered": FLAG, "deadline_ns": DUE},
     "weft_series_config": {"plan_count": ["0"], "first": ANY},
     "weft_server_config": {
-        "tensor_count": UNLISTED, "layer_count": UNLISTED, "servers": COUNT + ["77"], "split_bytes": ANY,
+        "tensor_count": UNLISTED, "layer_count": UNLISTED, "servers": COUNT + ["77"], "split_bytes": ANY, "merge_bytes": ANY,
         "staleness": ["UINT64_MAX", "UINT64_C(1) << 62"], "staleness_most": ["UINT64_MAX", "UINT64_C(1) << 62"],
         "weight": REAL, "rate": REAL, "momentum": SHARE + ["1"], "turns": COUNT,
         "segment_bytes": ["1", "7"], "window": COUNT, "osp_most": SHARE, "osp_share": ["-0.5", "NAN", "1.5"],

@@ -42,6 +42,7 @@ static const struct measurement measurements[] = {
      "quantising and projecting, beside one pass over the data and BLAS"},
     {"projection", bench_projection,
      "what projections of real gradients lose (GradiVeQ's figure 5)"},
+    {"osp", bench_osp, "steps through a parameter server in virtual time (OSP's section 5)"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
     {"server", bench_server, "pushes and pulls of a parameter server, beside an allreduce"},

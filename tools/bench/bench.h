@@ -217,6 +217,7 @@ int bench_death(struct bench *bench);
 int bench_compress(struct bench *bench);
 int bench_projection(struct bench *bench);
 int bench_server(struct bench *bench);
+int bench_osp(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of

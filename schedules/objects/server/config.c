@@ -6,7 +6,7 @@
 #include "schedules/objects/initial.h"
 #include "schedules/objects/server/create.h"
 
-enum { SPLIT_BYTES = 256 * 1024, SEGMENT_BYTES = 64 * 1024 };
+enum { SPLIT_BYTES = 256 * 1024, MERGE_BYTES = 1024 * 1024, SEGMENT_BYTES = 64 * 1024 };
 #define MOST       0.8
 #define RATE       0.1
 #define MOST_STEPS (UINT64_C(1) << 62)
@@ -153,6 +153,8 @@ static void set_defaults(const struct weft_context *context, struct weft_server_
         config->servers = 1;
     if (!config->split_bytes)
         config->split_bytes = SPLIT_BYTES;
+    if (!config->merge_bytes)
+        config->merge_bytes = MERGE_BYTES;
     if (config->weight == 0)
         config->weight = 1;
     if (!config->turns)
@@ -234,6 +236,7 @@ static size_t sync_settings(const struct weft_server_config *config, struct weft
     settings[n++] = weft__setting_word("config->place", (int)config->place, places[config->place]);
     settings[n++] = weft__setting_count("config->servers", (uint64_t)config->servers);
     settings[n++] = weft__setting_count("config->split_bytes", config->split_bytes);
+    settings[n++] = weft__setting_count("config->merge_bytes", config->merge_bytes);
     settings[n++] = weft__setting_count("config->staleness", config->staleness);
     settings[n++] = weft__setting_count("config->staleness_most", config->staleness_most);
     settings[n++] = weft__setting_word("config->push", (int)config->push, pushes[config->push]);

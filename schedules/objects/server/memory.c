@@ -97,29 +97,57 @@ static int make_layers(const char *who, struct weft_server *server,
 
 /* ---- parts ---- */
 
-/* Numbers parts, their segments, and where they lie on their servers. */
-static void number_parts(struct weft_server *server, const struct weft_server_part *parts,
-                         size_t *shares)
+/* Elements of a piece: what has come of it from all workers is merged at once. */
+static size_t piece_of(const struct weft_server *server)
 {
-    for (size_t p = 0; p < server->part_count; p++) {
-        struct part *part = &server->parts[p];
-        struct layer *layer = &server->layers[parts[p].layer];
-        part->is = parts[p];
-        part->at = shares[part->is.server];
-        shares[part->is.server] += part->is.count;
-        part->first_unit = server->unit_count;
-        part->units = (part->is.count - 1) / server->unit_elements + 1;
-        server->unit_count += part->units;
-        if (!layer->part_count++)
-            layer->first_part = p;
-    }
+    size_t elements = server->config.merge_bytes / server->element;
+    if (!weft__server_merges(server) || server->config.merge_bytes == SIZE_MAX)
+        return SIZE_MAX;
+    return elements ? elements : 1;
+}
+
+/* A piece of a part, with its segments, and where it lies on its server. */
+static void add_piece(struct weft_server *server, const struct weft_server_part *is, size_t at)
+{
+    struct part *part = &server->parts[server->part_count];
+    struct layer *layer = &server->layers[is->layer];
+    part->is = *is;
+    part->at = at;
+    part->first_unit = server->unit_count;
+    part->units = (is->count - 1) / server->unit_elements + 1;
+    server->unit_count += part->units;
+    if (!layer->part_count++)
+        layer->first_part = server->part_count;
+    server->part_count++;
+}
+
+/* Cuts what each server has of each layer; the pieces of a layer are one behind the other. */
+static int cut_parts(struct weft_server *server, const struct weft_server_part *whole, size_t count,
+                     size_t *shares)
+{
+    size_t piece = piece_of(server), pieces = 0;
+    for (size_t p = 0; p < count; p++)
+        pieces += (whole[p].count - 1) / piece + 1;
+    server->parts = weft_memory_alloc(pieces + 1, sizeof *server->parts);
+    if (!server->parts)
+        return no_memory("parts", pieces);
+    for (size_t p = 0; p < count; p++)
+        for (size_t done = 0; done < whole[p].count;) {
+            struct weft_server_part is = whole[p];
+            is.offset += done;
+            is.count = is.count - done < piece ? is.count - done : piece;
+            add_piece(server, &is, shares[is.server]);
+            shares[is.server] += is.count;
+            done += is.count;
+        }
     if (is_server(server))
         server->host.count = shares[server->host.index];
+    return WEFT_OK;
 }
 
 static int make_parts(struct weft_server *server)
 {
-    size_t layers = server->layer_count, servers = server->servers;
+    size_t layers = server->layer_count, servers = server->servers, count = 0;
     size_t split = server->config.split_bytes / server->element;
     size_t *counts = weft_memory_alloc(layers + servers + 1, sizeof *counts);
     struct weft_server_part *parts =
@@ -127,22 +155,17 @@ static int make_parts(struct weft_server *server)
     int status = counts && parts ? WEFT_OK : no_memory("parts", layers);
     for (size_t l = 0; l < layers && !status; l++)
         counts[l] = server->layers[l].count;
+    if (server->config.split_bytes == SIZE_MAX)
+        split = SIZE_MAX;
     if (!status)
-        status = weft_server_place_layers(counts, layers, (int)servers,
-                                          server->config.split_bytes == SIZE_MAX ? SIZE_MAX
-                                          : split                                ? split
-                                                                                 : 1,
-                                          parts, &server->part_count);
-    if (!status) {
-        server->parts = weft_memory_alloc(server->part_count + 1, sizeof *server->parts);
-        status = server->parts ? WEFT_OK : no_memory("parts", server->part_count);
-    }
+        status = weft_server_place_layers(counts, layers, (int)servers, split ? split : 1, parts,
+                                          &count);
     server->unit_elements = server->config.flow == WEFT_SERVER_PACED
                                 ? server->config.segment_bytes / server->element
                                 : SIZE_MAX;
     if (!status) {
         memset(counts, 0, (layers + servers) * sizeof *counts);
-        number_parts(server, parts, counts);
+        status = cut_parts(server, parts, count, counts);
     }
     weft_memory_free(parts);
     weft_memory_free(counts);
