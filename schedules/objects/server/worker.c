@@ -384,7 +384,7 @@ static void note_change(struct weft_server *server, size_t l)
                         server->config.osp_average, layer->count);
 }
 
-static int announce(struct weft_server *server, size_t l, int absent)
+static int announce(const char *who, struct weft_server *server, size_t l, int absent)
 {
     struct worker *worker = &server->worker;
     struct worker_layer *layer = &worker->layers[l];
@@ -400,7 +400,10 @@ static int announce(struct weft_server *server, size_t l, int absent)
     server->stats.pushed_bytes += absent ? 0 : server->layers[l].count * server->element;
     if (++worker->announced == server->layer_count)
         note_computed(server);
-    return layer->ready == WEFT_NODE_NONE ? WEFT_OK : weft_run_fire(worker->run, layer->ready);
+    if (layer->ready == WEFT_NODE_NONE)
+        return WEFT_OK;
+    int status = weft_run_fire(worker->run, layer->ready);
+    return status ? outcome(who, server, "an announcement", status) : WEFT_OK;
 }
 
 /* A layer, or the beginning of a step of a model without layers. */
@@ -414,7 +417,7 @@ static int announce_layer(const char *who, struct weft_server *server, size_t l,
     int status = absent ? WEFT_OK : look_for_bad(who, server, l);
     if (!status && !worker->in_step)
         status = begin_step(who, server);
-    return status ? status : announce(server, l, absent);
+    return status ? status : announce(who, server, l, absent);
 }
 
 int weft_server_ready(struct weft_server *server, size_t layer)
