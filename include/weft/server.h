@@ -164,8 +164,10 @@ struct weft_server_config {
     /** Of the optimiser, where gradients are pushed. Default: 0.1 (OSP, section 5.1.3).
      *  weft_server_set_rate() changes it. */
     double rate;
-    /** 0 (default: none) to less than 1. With ASP and its relatives v is what all pushes have made
-     *  of it, so that its momentum by the step is about its power of the number of workers. */
+    /** 0 (default: none) to less than 1. With ASP and its relatives it counts by the step of all
+     *  workers: after a push m^(1/workers) of v is left, and what is pushed enters it by (1 -
+     *  m^(1/workers)) / (1 - m), so that it moves the parameters as far in the end. A velocity of
+     *  all workers bears little staleness: with much momentum WEFT_WORKER_UPDATES does better. */
     double momentum;
     /** Default: WEFT_SERVER_AT_ONCE. */
     weft_server_flow_t flow;

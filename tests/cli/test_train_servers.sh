@@ -52,6 +52,7 @@ for each in served:
     assert ('staleness_bound' in each) == (each['algorithm'] in ('ssp', 'dssp'))
     assert ('staleness_most' in each) == (each['algorithm'] == 'dssp')
     assert ('osp_share' in each) == (each['algorithm'] == 'osp')
+    assert each['optimiser'] == ('servers' if each['algorithm'] in ('bsp', 'osp') else 'ranks')
     assert each['pushes'] == ('turns' if each['algorithm'] == 'r2sp' else 'all')
 assert served[0]['staleness'] == 0 < served[1]['staleness']
 assert abs(served[0]['loss'] - plain['loss']) < 1e-4
@@ -88,6 +89,9 @@ wrong "--osp-average: '1'" train --algorithm osp --osp-average 1
 wrong "--osp-most: 0.5 beside --osp-share 0.2, which is not chosen; expected auto there" train --algorithm osp \
     --osp-share 0.2 --osp-most 0.5
 wrong "'slowly'" train --algorithm bsp --pushes slowly
+wrong "'mine'" train --algorithm asp --optimiser mine
+works train --algorithm asp,r2sp,osp -n 3 --steps 5 --optimiser servers
+works train --algorithm bsp,osp -n 3 --steps 5 --optimiser ranks
 wrong "--lr: 0; servers expect a number above 0" train --algorithm bsp --lr 0
 wrong "--merge: no algorithm of --algorithm uses it" train --algorithm bsp --merge exact
 wrong "--servers: '0'; expected an integer from 1" train --servers 0

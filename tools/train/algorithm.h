@@ -224,6 +224,9 @@ int train_is_beside(const struct train_options *options, const struct train_algo
 /** 1: so are those of gradients, so that each is applied a step late. */
 int train_is_delayed(const struct train_options *options, const struct train_algorithm *algorithm);
 
+/** 1: servers have the optimiser; 0: each rank has its own. */
+int train_servers_update(const struct train_options *options, weft_server_sync_t sync);
+
 /** "after", "beside", "delayed" or "layers": for tables. */
 const char *train_order_name(const struct train_options *options,
                              const struct train_algorithm *algorithm);

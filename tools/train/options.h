@@ -109,6 +109,12 @@ struct train_server_options {
     uint64_t staleness;
     uint64_t staleness_most;
     weft_server_flow_t flow;
+    /** Where the optimiser is: with the servers where steps are merged, else with the ranks. */
+    enum train_optimiser {
+        TRAIN_OPTIMISER_AUTO,
+        TRAIN_OPTIMISER_SERVERS,
+        TRAIN_OPTIMISER_RANKS
+    } optimiser;
     double osp_share;
     double osp_most;
     double osp_average;

@@ -121,6 +121,7 @@ static int check_uses(const struct train_options *options, const struct cli *cli
         {"compress-residual", USES_COMPRESSION, "gradiveq, qsgd or powersgd"},
         {"co-located", USES_SERVERS, served},
         {"pushes", USES_SERVERS, served},
+        {"optimiser", USES_SERVERS, served},
         {"staleness", USES_STALENESS, "ssp or dssp"},
         {"staleness-most", USES_DSSP, "dssp"},
         {"osp-share", USES_OSP, "osp"},

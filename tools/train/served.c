@@ -58,6 +58,14 @@ static void configure_osp(struct weft_server_config *config,
     config->osp_correction = options->osp_correction;
 }
 
+/* A velocity of all workers bears little staleness. */
+int train_servers_update(const struct train_options *options, weft_server_sync_t sync)
+{
+    if (options->servers.optimiser != TRAIN_OPTIMISER_AUTO)
+        return options->servers.optimiser == TRAIN_OPTIMISER_SERVERS;
+    return sync == WEFT_SERVER_BSP || sync == WEFT_SERVER_OSP;
+}
+
 /* @p gradients: NULL of a rank that is a server alone. */
 static int make_server(struct weft_server **server, const struct train_setup *setup,
                        const struct weft_piece *gradients)
@@ -81,6 +89,8 @@ static int make_server(struct weft_server **server, const struct train_setup *se
     config.sync = sync;
     config.rate = options->rate;
     config.momentum = options->momentum;
+    config.optimiser =
+        train_servers_update(options, sync) ? WEFT_SERVER_UPDATES : WEFT_WORKER_UPDATES;
     config.flow = options->servers.flow;
     if (sync == WEFT_SERVER_SSP || sync == WEFT_SERVER_DSSP)
         config.staleness = options->servers.staleness;

@@ -363,6 +363,14 @@ static void set_roles(struct weft_server *server)
                                                                 : WEFT__UPDATE_MIX;
     server->update.rate = -1; /* of updates that workers have made */
     server->update.momentum = config->optimiser == WEFT_SERVER_UPDATES ? config->momentum : 0;
+    server->push_share = 1;
+    if (weft__server_merges(server) || !(server->update.momentum > 0))
+        return;
+    /* By the push: after as many as there are workers v has decayed as in a step of BSP, and what a
+     * gradient does to the parameters in the end is the same. */
+    double momentum = pow(server->update.momentum, 1.0 / (double)server->workers);
+    server->push_share = (1 - momentum) / (1 - server->update.momentum);
+    server->update.momentum = momentum;
 }
 
 static int make_ids(struct weft_server *server)

@@ -79,7 +79,7 @@ int weft__server_apply_slice(struct weft_call *call)
     struct weft__server_update update = server->update;
     if (update.kind == WEFT__UPDATE_SGD && server->config.optimiser == WEFT_SERVER_UPDATES)
         update.rate = weft__word_real(guest->report[REPORT_RATE]);
-    update.share = server->weights[w] / (double)server->workers;
+    update.share = server->push_share * server->weights[w] / (double)server->workers;
     host->touched = 1;
     weft__server_apply(server->model.dtype, &update, parameters->data,
                        host->velocity ? call->arguments[3].data : NULL, room, parameters->count,

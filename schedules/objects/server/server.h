@@ -257,6 +257,7 @@ struct weft_server {
     double *weights; /* a worker each: its weight by the mean */
     uint64_t *steps; /* likewise: the step that it began with */
     struct weft__server_update update;
+    double push_share; /* of a push that is applied by itself, beside its weight */
     struct weft_op *ops[OPS];
     struct worker worker;
     struct host host;

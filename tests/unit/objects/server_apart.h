@@ -207,7 +207,7 @@ static inline void check_rounds(const struct apart *apart, const struct push_of 
             }
 }
 
-static inline double share_of(const struct apart *apart, size_t worker)
+static inline double share_of(const struct apart *apart, size_t worker, double scale)
 {
     int equal = 1;
     double sum = 0;
@@ -216,7 +216,13 @@ static inline double share_of(const struct apart *apart, size_t worker)
         equal &= apart->told[w].weight == apart->told[0].weight;
     }
     double by = equal ? 1 : apart->told[worker].weight / sum * (double)apart->workers;
-    return rounded(apart->config.dtype, by / (double)apart->workers);
+    return rounded(apart->config.dtype, scale * by / (double)apart->workers);
+}
+
+/* Momentum counts by the step of all workers: what is left of it after one push. */
+static inline double momentum_by_push(const struct apart *apart)
+{
+    return pow(apart->config.momentum, 1.0 / (double)apart->workers);
 }
 
 struct apart_element {
@@ -233,7 +239,7 @@ static inline double pushed(const struct apart *apart, struct apart_element *e, 
     weft_dtype_t dtype = e->dtype;
     double base = e->versions[apart->told[w].versions[step]];
     double g = gradient_of(dtype, apart->seed, w, (uint64_t)step, at, base);
-    double share = share_of(apart, w), r = rounded(dtype, apart_rate(apart, w, (uint64_t)step));
+    double share = share_of(apart, w, 1), r = rounded(dtype, apart_rate(apart, w, (uint64_t)step));
     double m = rounded(dtype, config->momentum);
     if (config->push == WEFT_SERVER_MODELS) {
         double model = rounded(dtype, base - 0.25 * g);
@@ -243,6 +249,11 @@ static inline double pushed(const struct apart *apart, struct apart_element *e, 
         if (config->momentum > 0)
             e->own_v[w] = g = rounded(dtype, rounded(dtype, m * e->own_v[w]) + g);
         return rounded(dtype, now + rounded(dtype, share * -rounded(dtype, r * g)));
+    }
+    if (config->momentum > 0) {
+        m = momentum_by_push(apart);
+        share = share_of(apart, w, (1 - m) / (1 - config->momentum));
+        m = rounded(dtype, m);
     }
     double speed = rounded(dtype, share * g);
     if (config->momentum > 0)
