@@ -208,11 +208,18 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
     weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
 }
 
+static const struct weft_op *op_of(const struct weft__call *call)
+{
+    const struct weft_plan *plan = call->run->plan;
+    return plan->ops[plan->nodes[call->node].op];
+}
+
 /* Behind those that were there: chains of computations in parts go on in their order. */
 static void append(struct weft__engine *engine, struct weft__call *call)
 {
     call->pending = 1;
     call->next = NULL;
+    engine->askers += op_of(call)->poll != NULL;
     if (engine->pending)
         engine->pending_last->next = call;
     else
@@ -230,6 +237,7 @@ static void take_out(struct weft__engine *engine, struct weft__call *call,
         engine->pending = call->next;
     if (engine->pending_last == call)
         engine->pending_last = before;
+    engine->askers -= op_of(call)->poll != NULL;
     call->pending = 0;
 }
 
@@ -250,12 +258,6 @@ void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uin
     end_call(engine, run, n, status, weft__error_count() != texts);
 }
 
-static const struct weft_op *op_of(const struct weft__call *call)
-{
-    const struct weft_plan *plan = call->run->plan;
-    return plan->ops[plan->nodes[call->node].op];
-}
-
 /* Whether a call has ended, and with what. Of all computations in parts one does a part. */
 static int poll_call(struct weft__engine *engine, struct weft__call *call, int *parts)
 {
@@ -270,6 +272,15 @@ static int poll_call(struct weft__engine *engine, struct weft__call *call, int *
     return op->poll(&call->call);
 }
 
+/* Whether a call may have ended: many pend for long, and looking at all of them costs. A completion
+ * that has been taken before it was counted makes up for that when it is. */
+static int must_look(struct weft__engine *engine)
+{
+    /* Pairs with weft_call_complete(). */
+    return engine->askers ||
+           atomic_load_explicit(&engine->completed, memory_order_seq_cst) != engine->taken;
+}
+
 int weft__engine_poll_calls(struct weft__engine *engine)
 {
     struct weft__call *before = NULL;
@@ -277,7 +288,7 @@ int weft__engine_poll_calls(struct weft__engine *engine)
     int parts = 0;
     int left = 0;
     engine->polling = 0;
-    while (call) {
+    while (call && must_look(engine)) {
         struct weft_run *run = call->run;
         const struct weft_op *op = op_of(call);
         unsigned texts = weft__error_count();
@@ -290,6 +301,8 @@ int weft__engine_poll_calls(struct weft__engine *engine)
             continue;
         }
         take_out(engine, call, before);
+        engine->taken +=
+            atomic_load_explicit(&call->status, memory_order_relaxed) != WEFT_IN_PROGRESS;
         engine->did++;
         if (atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE)
             end_call(engine, run, call->node, status, weft__error_count() != texts);
@@ -326,6 +339,7 @@ void weft_call_complete(struct weft_call *call, int status)
     /* Sequentially consistent, for the bell: a sleeper registers, then looks at the status. */
     atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
                           memory_order_seq_cst);
+    atomic_fetch_add_explicit(&engine->completed, 1, memory_order_seq_cst);
     /* The run may be gone from here on; the context waits for us before it goes. */
     struct weft__transport *transport = engine->transport;
     if (transport->ops->wake)

@@ -306,6 +306,8 @@ struct weft__engine {
     struct weft__message *job_head, *job_tail; /* transfers (and computes) worked on in slices */
     struct weft__call *pending, *pending_last; /* first come, first asked */
     int polling;                               /* some pending call has to be asked */
+    size_t askers;                             /* pending calls whose operation can be asked */
+    uint32_t taken;                            /* calls of `completed` that have been taken */
     struct weft_run *active;                   /* list */
     struct weft__match match;
     struct weft__object **objects; /* chains; NULL before the first object */
@@ -327,6 +329,7 @@ struct weft__engine {
     uint32_t active_count;
     uint32_t did;                /* things done in this step */
     _Atomic uint32_t completing; /* threads inside weft_call_complete() */
+    _Atomic uint32_t completed;  /* calls of it so far, each counted when the status is there */
     int failed; /* the status with which every run ends, once the transport or a rank has failed */
     char *reason; /* for it; NULL: the transport */
     struct weft_context_stats stats;
