@@ -131,12 +131,21 @@ static int outcome(const char *who, struct weft_server *server, const char *what
     return failed ? failed : status;
 }
 
-static void note_wait(struct weft_server *server, uint64_t began)
+/* Waits for a node of the exchange, or its end. Mostly it is there: then no clock is read. */
+static int wait_for(struct weft_server *server, weft_node_t node)
 {
+    struct weft_run *run = server->worker.run;
+    int all = node == WEFT_NODE_NONE;
+    int status = all ? weft_run_wait(run, 0) : weft_run_wait_node(run, node, 0);
+    if (status != WEFT_IN_PROGRESS)
+        return status;
+    uint64_t began = weft_context_now(server->context), deadline = deadline_of(server);
+    status = all ? weft_run_wait(run, deadline) : weft_run_wait_node(run, node, deadline);
     uint64_t ns = weft_context_now(server->context) - began;
     server->worker.result.waited_ns += ns;
     server->worker.waited_between += ns;
     server->stats.waited_ns += ns;
+    return status;
 }
 
 /* ---- the end of a version of the exchange ---- */
@@ -169,9 +178,7 @@ int weft__server_end_version(const char *who, struct weft_server *server)
     struct worker *worker = &server->worker;
     if (!worker->under_way)
         return WEFT_OK;
-    uint64_t began = weft_context_now(server->context);
-    int status = weft_run_wait(worker->run, deadline_of(server));
-    note_wait(server, began);
+    int status = wait_for(server, WEFT_NODE_NONE);
     if (status)
         return outcome(who, server, "the end of the last step", status);
     take_reply(server);
@@ -267,13 +274,13 @@ static void begin_layers(struct weft_server *server)
 static int begin_step(const char *who, struct weft_server *server)
 {
     struct worker *worker = &server->worker;
-    uint64_t began = weft_context_now(server->context);
     int overruns = weft__server_is_osp(server) && worker->under_way;
+    uint64_t began = overruns ? weft_context_now(server->context) : 0;
     int status = weft__server_end_version(who, server);
     if (status)
         return status;
-    uint64_t ns = weft_context_now(server->context) - began;
-    if (overruns && ns > OVERRUN_NS) {
+    uint64_t ns = overruns ? weft_context_now(server->context) - began : 0;
+    if (ns > OVERRUN_NS) {
         server->stats.overrun_steps++;
         server->stats.overrun_ns += ns;
     }
@@ -463,12 +470,11 @@ static int take_layer(const char *who, struct weft_server *server, size_t l)
             copy_fresh(server, l);
         return WEFT_OK;
     }
-    uint64_t began = weft_context_now(server->context);
-    snprintf(what, sizeof what, "layer %zu in step %llu", l, (unsigned long long)worker->next);
-    int status = weft_run_wait_node(worker->run, layer->landed, deadline_of(server));
-    note_wait(server, began);
-    if (status)
+    int status = wait_for(server, layer->landed);
+    if (status) {
+        snprintf(what, sizeof what, "layer %zu in step %llu", l, (unsigned long long)worker->next);
         return outcome(who, server, what, status);
+    }
     layer->version = worker->next + 1; /* of BSP and OSP; others are told by the reply */
     if (weft__server_keeps_base(server)) {
         note_change(server, l);
