@@ -13,7 +13,7 @@ json_lines name kind parameters result
 for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall; do
     grep -q "\"name\":\"$name\"" "$folder/out" || fail "weft list has no $name"
 done
-for name in group-average gossip pair-average sparse-average; do
+for name in group-average gossip pair-average sparse-average compressed-average gradients server; do
     grep -q "\"name\":\"$name\",\"kind\":\"object\"" "$folder/out" || fail "weft list has no $name"
 done
 works list gossip

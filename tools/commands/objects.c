@@ -42,6 +42,50 @@ static const struct weft_algorithm sparse_average[] = {
      .notes = "sums by regions, above a threshold: Li and Hoefler, PPoPP 2022"},
 };
 
+static const struct weft_algorithm gradients[] = {
+    {.name = "dense",
+     .cost = "an allreduce a group of layers, behind the backward pass",
+     .notes = "MG-WFBP: Shi et al., INFOCOM 2019. weft/gradients.h"},
+    {.name = "sparse",
+     .cost = "a sparse average a group, side by side",
+     .notes = "the methods of sparse-average"},
+    {.name = "compressed",
+     .cost = "a compressed average a group, side by side",
+     .notes = "the methods of compressed-average"},
+};
+
+static const struct weft_algorithm compressed_average[] = {
+    {.name = "gradiveq",
+     .cost = "an allreduce of m/ratio bytes, projections",
+     .notes = "GradiVeQ: Yu et al., NeurIPS 2018. weft/compressed_average.h"},
+    {.name = "qsgd",
+     .cost = "2 (P - 1) alpha + 2 (P - 1)/P m bits/32 beta",
+     .notes = "QSGD over shards: Alistarh et al., NeurIPS 2017"},
+    {.name = "powersgd",
+     .cost = "two allreduces of rank (rows + columns) elements a matrix",
+     .notes = "PowerSGD: Vogels et al., NeurIPS 2019"},
+};
+
+/* W workers, N servers; a step. */
+static const struct weft_algorithm server[] = {
+    {.name = "bsp",
+     .cost = "4 alpha + W m/N beta each way, overlapping; merges W m/N gamma",
+     .notes = "answers when all have pushed: Gerbessiotis and Valiant 1994. weft/server.h"},
+    {.name = "asp",
+     .cost = "4 alpha + 2 m/N beta, as far as the link is free",
+     .notes = "answers at once: Dean et al., NIPS 2012"},
+    {.name = "ssp",
+     .cost = "as asp",
+     .notes = "nobody more than s steps ahead of the slowest: Ho et al., NIPS 2013"},
+    {.name = "dssp", .cost = "as asp", .notes = "s is chosen in a range: Zhao et al., ICDCS 2019"},
+    {.name = "r2sp",
+     .cost = "as asp; W (alpha + m/N beta) a round",
+     .notes = "pushes in turns, beside pulls: Chen, Wang and Li, INFOCOM 2019"},
+    {.name = "osp",
+     .cost = "as bsp of the important layers; of the others behind the next step",
+     .notes = "two stages: Chen et al., ICPP 2023"},
+};
+
 static const struct weft_template table[] = {
     {.name = "group-average",
      .summary = "models or gradients averaged in groups that change, waiting for nobody",
@@ -70,6 +114,25 @@ static const struct weft_template table[] = {
                "it was kept)",
      .algorithms = sparse_average,
      .algorithm_count = 4},
+    {.name = "compressed-average",
+     .summary = "gradients that travel in fewer bits",
+     .parameters = "count dtype method nan bits norm bucket rank slice components loss residual",
+     .result = "tensors: the mean over all ranks, up to what compression drops",
+     .algorithms = compressed_average,
+     .algorithm_count = 3},
+    {.name = "gradients",
+     .summary = "layers' gradients, merged and averaged while the backward pass goes on",
+     .parameters = "count dtype layers method reduction wire-dtype merge measure-steps check-steps",
+     .result = "tensors: the mean over all ranks",
+     .algorithms = gradients,
+     .algorithm_count = 3},
+    {.name = "server",
+     .summary = "parameters on servers, to which workers push and from which they pull",
+     .parameters = "count dtype layers servers co-located sync staleness push optimiser rate "
+                   "momentum flow weight",
+     .result = "tensors of workers: the parameters, with whole updates",
+     .algorithms = server,
+     .algorithm_count = 6},
 };
 
 const struct weft_template *object_at(size_t index)
