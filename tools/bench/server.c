@@ -303,9 +303,11 @@ static int meet(const struct measured *m, struct side *side)
 static int side_turn(struct measured *m, struct side *side, int rank)
 {
     size_t warm = m->rounds[m->now] < m->bench->rounds ? 0 : m->calls / 10 + 1;
-    int status = m->now <= BSP ? check(m, side, rank) : WEFT_OK;
     uint64_t start = 0;
 
+    if (m->over == BENCH_LOCAL) /* spins, which gives each rank a core where there are enough */
+        bench_team_meet(&m->team);
+    int status = m->now <= BSP ? check(m, side, rank) : WEFT_OK;
     for (size_t i = 0; i < warm + m->calls && status == WEFT_OK; i++) {
         if (i == 0 || i == warm) {
             status = meet(m, side);
