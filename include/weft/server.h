@@ -92,8 +92,9 @@ typedef enum weft_server_optimiser {
 typedef enum weft_server_flow {
     /** Each when it is there. */
     WEFT_SERVER_AT_ONCE,
-    /** `turns` workers at a time, in the order in which they ask. R2SP: always one, in the order of
-     *  their ranks. */
+    /** `turns` workers at a time, in the order in which they ask, which they do when all their
+     *  layers have been announced: so announce all before waiting for one. With OSP a turn lasts
+     *  until the important layers have come. R2SP: always one, in the order of their ranks. */
     WEFT_SERVER_TURNS,
     /** In segments of `segment_bytes`, of which each worker has `window` on the way to a server:
      *  the next one is sent when one has arrived. */
