@@ -55,9 +55,8 @@ void weft__server_asked(void *user, struct weft_run *run, int from, uint32_t cha
 void weft__server_exchanged(void *user, struct weft_run *run, int status)
 {
     struct guest *guest = user;
+    (void)run;
     guest->running = 0;
-    if (!status && weft__server_merges(guest->server))
-        guest->clock = weft_run_version(run) + 1;
     if (!status && !guest->server->broken)
         begin_exchange(guest);
 }
@@ -163,6 +162,8 @@ int weft__server_reported(struct weft_call *call)
     size_t w = weft__server_id(call, 0);
     struct guest *guest = &server->host.guests[w];
     guest->read = 0;
+    if (weft__server_merges(server))
+        guest->clock = call->version + 1;
     guest->to_come = parts_of_turn(server, guest);
     if (!guest->to_come)
         leave_turn(server, w);
@@ -213,6 +214,14 @@ int weft__server_answer(struct weft_call *call)
 
 /* ---- who leaves ---- */
 
+/* Who waits in serve() goes on. */
+static void end_serving(struct host *host)
+{
+    if (!host->served)
+        weft_run_fire(host->over, host->over_event);
+    host->served = 1;
+}
+
 static void all_have_left(struct weft_server *server)
 {
     struct host *host = &server->host;
@@ -222,7 +231,7 @@ static void all_have_left(struct weft_server *server)
     for (size_t p = 0; p < host->part_count; p++)
         weft__server_complete(&host->parts[p].gather, WEFT_OK);
     weft__server_complete(&host->next, WEFT_OK);
-    weft_run_fire(host->over, host->over_event);
+    end_serving(host);
 }
 
 static void leaves(struct weft_server *server, size_t w)
@@ -262,8 +271,10 @@ void weft__server_opened(void *user, struct weft_run *run, int status)
     struct weft_server *server = user;
     struct host *host = &server->host;
     (void)run;
-    if (status || server->broken)
+    if (status || server->broken) {
+        end_serving(host);
         return;
+    }
     host->open = 1;
     for (size_t w = 0; w < server->workers; w++) {
         begin_exchange(&host->guests[w]);
@@ -328,7 +339,7 @@ void weft__server_failed(void *user, struct weft_object *object, int status)
         weft__server_complete(&host->parts[p].gather, WEFT_ERR_CANCELLED);
     weft__server_complete(&host->next, WEFT_ERR_CANCELLED);
     /* A run of this rank alone does not end with the object, and its application may wait for it.
-     */
-    if (host->over)
-        weft_run_fire(host->over, host->over_event);
+     * Before the server is open see there. */
+    if (host->open)
+        end_serving(host);
 }

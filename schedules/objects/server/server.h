@@ -161,7 +161,7 @@ struct guest {
     struct weft_run *run;       /* its exchange here */
     uint64_t asked;             /* 1 + the step that it has last asked for */
     uint64_t begun;             /* 1 + the step that its exchange here has begun with */
-    uint64_t clock;             /* steps whose push has come; with BSP and OSP, that are over */
+    uint64_t clock;             /* steps whose push has come; with BSP and OSP, begun */
     uint64_t pulled;            /* updates in what it has last pulled */
     uint64_t staleness;         /* of its last push */
     int asks;                   /* it waits for its turn, or has it */
@@ -232,6 +232,7 @@ struct host {
     /* For serve(). */
     struct weft_run *over;
     weft_node_t over_event;
+    int served;
     atomic_int all_left;
     atomic_uint_least64_t pushes, received, sent, applied, ahead;
 };
