@@ -462,7 +462,8 @@ WEFT_EXPORT int weft_server_get_stats(const struct weft_server *server,
 /**
  * The state for a checkpoint. Of a worker between steps, with OSP after waiting for the second
  * stage of its last step; of a server when no worker is in a step: the application sees to that (a
- * barrier before, and one behind).
+ * barrier before, and one behind). With OSP workers call it before that barrier as well, so that
+ * their second stages are over.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size); WEFT_ERR_STATE (in a step; on a
  *         server: a worker is in one); WEFT_ERR_MEMORY; of a worker with OSP as weft_server_wait().
  */

@@ -200,6 +200,11 @@ static void restore_worker(struct weft_server *server, const struct weft_server_
     for (size_t l = 0; state->late && l < server->layer_count; l++) {
         worker->layers[l].late = state->late[l] & 1 && server->layers[l].part_count;
         worker->layers[l].pulled = state->late[l] >> 1 & 1 && server->layers[l].part_count;
+        if (worker->base && worker->layers[l].pulled) { /* its tensors are predicted */
+            const struct layer *layer = &server->layers[l];
+            copy(server, weft__server_flat(server, worker->base, layer->at),
+                 weft__server_flat(server, worker->fresh, layer->at), layer->count);
+        }
     }
 }
 
@@ -235,6 +240,8 @@ int weft__server_agree_steps(const char *who, struct weft_server *server)
         guest->clock = server->steps[w];
         guest->pulled = host->updates;
         host->ranked = server->steps[w];
+        if (!host->turn_of && server->steps[w] < server->steps[0])
+            host->turn_of = w; /* R2SP: those before it have had their turns in this round */
     }
     return WEFT_OK;
 }

@@ -150,6 +150,22 @@ static int wait_for(struct weft_server *server, weft_node_t node)
 
 /* ---- the end of a version of the exchange ---- */
 
+static char *own(const struct weft_server *server, char *flat, size_t layer)
+{
+    return weft__server_flat(server, flat, server->layers[layer].at);
+}
+
+/* keeps_base: what has come for a layer says how the parameters have changed. */
+static void note_change(struct weft_server *server, size_t l)
+{
+    struct worker *worker = &server->worker;
+    const struct layer *layer = &server->layers[l];
+    weft__server_change(server->model.dtype, own(server, worker->base, l),
+                        own(server, worker->fresh, l), own(server, worker->last, l),
+                        worker->average ? own(server, worker->average, l) : NULL,
+                        server->config.osp_average, layer->count);
+}
+
 static void take_reply(struct weft_server *server)
 {
     struct worker *worker = &server->worker;
@@ -159,6 +175,8 @@ static void take_reply(struct weft_server *server)
         struct worker_layer *layer = &worker->layers[l];
         layer->version = reply[REPLY_VERSION];
         layer->pulled = layer->late && server->layers[l].part_count;
+        if (layer->pulled && weft__server_keeps_base(server))
+            note_change(server, l);
         layer->late = (int)(reply[REPLY_WORDS + l / 64] >> (l % 64) & 1);
     }
     tuning->goodput = weft__word_real(reply[REPLY_GOODPUT]);
@@ -187,11 +205,6 @@ int weft__server_end_version(const char *who, struct weft_server *server)
 }
 
 /* ---- beginning ---- */
-
-static char *own(const struct weft_server *server, char *flat, size_t layer)
-{
-    return weft__server_flat(server, flat, server->layers[layer].at);
-}
 
 static int bind_flat(struct weft_server *server, weft_slot_t slot, char *flat, size_t l)
 {
@@ -380,25 +393,12 @@ static void predict(struct weft_server *server, size_t l, int absent)
     }
 }
 
-/* keeps_base: what has come of the last step for a layer says how the parameters have changed. */
-static void note_change(struct weft_server *server, size_t l)
-{
-    struct worker *worker = &server->worker;
-    const struct layer *layer = &server->layers[l];
-    weft__server_change(server->model.dtype, own(server, worker->base, l),
-                        own(server, worker->fresh, l), own(server, worker->last, l),
-                        worker->average ? own(server, worker->average, l) : NULL,
-                        server->config.osp_average, layer->count);
-}
-
 static int announce(const char *who, struct weft_server *server, size_t l, int absent)
 {
     struct worker *worker = &server->worker;
     struct worker_layer *layer = &worker->layers[l];
     if (worker->has_optimiser)
         update_own(server, l, absent);
-    if (layer->pulled && weft__server_keeps_base(server))
-        note_change(server, l);
     if (layer->late)
         predict(server, l, absent);
     layer->pulled = 0;
@@ -586,8 +586,6 @@ int weft_server_correct(struct weft_server *server)
     for (size_t l = 0; !status && l < server->layer_count; l++) {
         if (!worker->layers[l].pulled)
             continue;
-        if (weft__server_keeps_base(server))
-            note_change(server, l);
         copy_fresh(server, l);
         worker->layers[l].pulled = 0;
     }
