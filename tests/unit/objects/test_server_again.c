@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parameter servers that go on from a checkpoint: bit by bit as if nothing had happened. Two
+ * trainings on virtual ranks of the same draws, of which one is put away and made anew after every
+ * step at which all workers are as far. */
+#include <criterion/criterion.h>
+
+#include "server_job.h"
+
+enum { STEPS = 8, RANKS = 12 };
+
+struct training {
+    uint64_t seed;
+    int ranks, workers;
+    struct weft_server_config config;
+    struct shape shape;
+    int cuts;   /* a bit each: put away after that step */
+    int before; /* workers that take a step before it is put away in the middle; 0: it is not */
+    double *x[RANKS][STEPS];
+    int met;  /* who has come to the meeting under way */
+    int late; /* layers that were pending at a cut */
+};
+
+/* ---- copies of states ---- */
+
+struct copy {
+    struct weft_server_state state;
+    void *parts[8];
+};
+
+static void *copy_of(struct copy *copy, int at, const void *from, size_t bytes)
+{
+    if (!from)
+        return NULL;
+    copy->parts[at] = malloc(bytes + 1);
+    CHECK(copy->parts[at]);
+    memcpy(copy->parts[at], from, bytes);
+    return copy->parts[at];
+}
+
+static void copy_state(struct copy *copy, struct weft_server *server, const struct shape *shape)
+{
+    struct weft_server_state *s = &copy->state;
+    memset(copy, 0, sizeof *copy);
+    s->struct_size = sizeof *s;
+    OK(weft_server_get_state(server, s));
+    size_t model = shape->elements * sizeof(float);
+    s->parameters = copy_of(copy, 0, s->parameters, s->element_count * sizeof(float));
+    s->velocity = copy_of(copy, 1, s->velocity, s->element_count * sizeof(float));
+    s->clocks = copy_of(copy, 2, s->clocks, s->clock_count * 8);
+    s->worker_velocity = copy_of(copy, 3, s->worker_velocity, model);
+    s->late = copy_of(copy, 4, s->late, shape->layers);
+    s->pulled = copy_of(copy, 5, s->pulled, model);
+    s->changes = copy_of(copy, 6, s->changes, model);
+    s->average = copy_of(copy, 7, s->average, model);
+}
+
+static void free_copy(struct copy *copy)
+{
+    for (int i = 0; i < 8; i++)
+        free(copy->parts[i]);
+}
+
+/* ---- a rank ---- */
+
+/* All ranks of the training, while the object goes on. */
+static void meet(struct training *training, struct weft_context *context, int ranks)
+{
+    int until = training->met / ranks * ranks + ranks;
+    training->met++;
+    while (training->met < until)
+        OK(weft_context_sleep(context, 10000));
+}
+
+static void take_step(struct training *training, struct weft_server *server,
+                      struct weft_context *context, const struct tensors *tensors)
+{
+    uint64_t step = weft_server_next(server);
+    size_t worker = (size_t)weft_context_rank(context);
+    int r2sp = training->config.sync == WEFT_SERVER_R2SP;
+    OK(weft_context_sleep(context, r2sp ? 0 : 200000 * (uint64_t)worker));
+    for (size_t i = 0; i < training->shape.elements; i++) {
+        double x = piece_get(tensors->x, tensors->dtype, i);
+        piece_put(tensors->g, tensors->dtype, i,
+                  gradient_of(tensors->dtype, training->seed, worker, step, i, x));
+    }
+    OK(weft_server_tell_loss(server, 1.0 / (double)(1 + step)));
+    OK(weft_server_step(server, NULL));
+    training->x[worker][step] = calloc(training->shape.elements + 1, sizeof(double));
+    CHECK(training->x[worker][step]);
+    tensors_read(tensors, training->x[worker][step]);
+}
+
+/* A worker of a model that goes on from what others have seen of it. */
+static struct weft_server *make(struct training *training, struct weft_context *context,
+                                const struct tensors *tensors, const struct copy *copy)
+{
+    struct weft_server_config config = training->config;
+    struct weft_server *server = NULL;
+    tensors_bind(tensors, &config);
+    config.weight = 1 + weft_context_rank(context) % 2;
+    config.state = copy ? &copy->state : NULL;
+    OK(weft_server_create(&server, context, &config));
+    return server;
+}
+
+static struct weft_server *put_away(struct training *training, struct weft_server *server,
+                                    struct weft_context *context, const struct tensors *tensors,
+                                    int step)
+{
+    struct copy copy;
+    int worker = weft_server_is_worker(server);
+    if (worker) { /* with OSP its second stage is over then */
+        copy.state.struct_size = sizeof copy.state;
+        OK(weft_server_get_state(server, &copy.state));
+    }
+    meet(training, context, training->ranks);
+    copy_state(&copy, server, &training->shape);
+    for (size_t l = 0; worker && copy.state.late && l < training->shape.layers; l++)
+        training->late += copy.state.late[l] >> 1;
+    CHECK(!worker || copy.state.next == (uint64_t)step);
+    meet(training, context, training->ranks);
+    OK(weft_server_destroy(server));
+    server = make(training, context, tensors, &copy);
+    CHECK(!worker || weft_server_next(server) == (uint64_t)step);
+    free_copy(&copy);
+    return server;
+}
+
+static int train(struct weft_context *context, void *user)
+{
+    struct training *training = user;
+    struct tensors tensors;
+    tensors_make(&tensors, &training->shape, training->config.dtype);
+    for (size_t i = 0; i < training->shape.elements; i++)
+        piece_put(tensors.x, training->config.dtype, i, initial_value(i));
+    struct weft_server *server = make(training, context, &tensors, NULL);
+    for (int t = 0; t < STEPS; t++) {
+        int worker = weft_server_is_worker(server);
+        int first = weft_context_rank(context) < training->before;
+        if (worker && (first || !training->before))
+            take_step(training, server, context, &tensors);
+        meet(training, context, training->ranks);
+        if (training->before && training->cuts >> t & 1)
+            server = put_away(training, server, context, &tensors, t + first);
+        if (worker && training->before && !first)
+            take_step(training, server, context, &tensors);
+        if (!training->before && t + 1 < STEPS && training->cuts >> t & 1)
+            server = put_away(training, server, context, &tensors, t + 1);
+        else
+            meet(training, context, training->ranks);
+    }
+    OK(weft_server_destroy(server));
+    tensors_free(&tensors);
+    return WEFT_OK;
+}
+
+/* ---- trainings ---- */
+
+static struct training new_training(uint64_t seed, weft_server_sync_t sync)
+{
+    struct draw draw = {seed};
+    struct training training = {.seed = seed};
+    struct weft_server_config *config = &training.config;
+    weft_server_config_init(config);
+    training.workers = 1 + (int)draw_below(&draw, 5);
+    training.shape = shape_draw(&draw, 1);
+    config->sync = sync;
+    config->dtype = WEFT_F32;
+    config->servers = 1 + (int)draw_below(&draw, 3);
+    config->place = draw_below(&draw, 2) ? WEFT_SERVER_COLOCATED : WEFT_SERVER_APART;
+    if (config->place == WEFT_SERVER_COLOCATED && config->servers > training.workers)
+        config->servers = training.workers;
+    training.ranks = training.workers + (config->place == WEFT_SERVER_APART ? config->servers : 0);
+    if (training.ranks == 1)
+        config->place = WEFT_SERVER_COLOCATED;
+    config->split_bytes = draw_below(&draw, 2) ? 1 + draw_below(&draw, 300) : 0;
+    config->momentum = draw_below(&draw, 3) ? 0.75 : 0;
+    config->optimiser = draw_below(&draw, 3) ? WEFT_SERVER_UPDATES : WEFT_WORKER_UPDATES;
+    config->flow = (weft_server_flow_t)draw_below(&draw, 3);
+    config->segment_bytes = 64;
+    config->staleness = 1;
+    config->staleness_most = 2;
+    config->osp_share = draw_below(&draw, 3) ? (double)(1 + draw_below(&draw, 10)) / 10 : 0;
+    config->osp_goodput = 1e6;
+    config->osp_compute_ns = 1000000;
+    config->osp_average = draw_below(&draw, 2) ? 0.5 : 0;
+    config->rate = 0.25;
+    return training;
+}
+
+static int tell(weft_server_sync_t sync, uint64_t seed)
+{
+    struct weft_virtual_config config;
+    struct training whole = new_training(seed, sync), parts = new_training(seed, sync);
+    tell_seed(seed);
+    /* ASP and its relatives depend on time: what is sent takes none, who computes does. */
+    weft_virtual_config_init(&config);
+    config.seed = seed;
+    config.limit_ns = UINT64_C(60000000000);
+    if (sync != WEFT_SERVER_BSP && sync != WEFT_SERVER_OSP && seed % 2)
+        whole.before = parts.before = 1 + (int)(seed % (uint64_t)whole.workers);
+    parts.cuts = (int)(scramble(seed, 1, 2, 3) % (1 << (STEPS - 1)));
+    cr_assert_eq(weft_virtual_run(whole.ranks, &config, train, &whole), WEFT_OK, "seed %d: %s",
+                 (int)seed, weft_error_text());
+    cr_assert_eq(weft_virtual_run(parts.ranks, &config, train, &parts), WEFT_OK, "seed %d: %s",
+                 (int)seed, weft_error_text());
+    for (int w = 0; w < whole.workers; w++)
+        for (int t = 0; t < STEPS; t++) {
+            for (size_t i = 0; i < whole.shape.elements; i++)
+                cr_assert(whole.x[w][t][i] == parts.x[w][t][i],
+                          "seed %d, worker %d of %d, step %d: element %zu is %.17g, expected %.17g",
+                          (int)seed, w, whole.workers, t, i, parts.x[w][t][i], whole.x[w][t][i]);
+            free(whole.x[w][t]);
+            free(parts.x[w][t]);
+        }
+    return parts.late;
+}
+
+static int tell_all(weft_server_sync_t sync)
+{
+    int late = 0;
+    for (uint64_t seed = 1; seed <= 80; seed++)
+        late += tell(sync, seed);
+    return late;
+}
+
+Test(server_again, bsp_goes_on)
+{
+    tell_all(WEFT_SERVER_BSP);
+}
+
+Test(server_again, asp_goes_on)
+{
+    tell_all(WEFT_SERVER_ASP);
+}
+
+Test(server_again, ssp_and_dssp_go_on)
+{
+    tell_all(WEFT_SERVER_SSP);
+    tell_all(WEFT_SERVER_DSSP);
+}
+
+Test(server_again, r2sp_goes_on)
+{
+    tell_all(WEFT_SERVER_R2SP);
+}
+
+Test(server_again, osp_goes_on_with_late_layers)
+{
+    cr_assert_gt(tell_all(WEFT_SERVER_OSP), 100);
+}
