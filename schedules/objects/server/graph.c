@@ -503,7 +503,7 @@ int weft__server_build_merge(struct weft_schedule **schedule, const struct weft_
     }
     weft_node_t node = call_layer(&b, OP_GATHER, mine, "gather");
     node = add_slices(&b, OP_MERGE, mine, arguments, count, node);
-    if (weft__server_is_osp(server)) {
+    if (weft__server_is_osp(server) && node != WEFT_ERR_MEMORY) {
         weft_node_t merged = call_layer(&b, OP_MERGED, mine, "merged");
         order(&b, node, merged);
         for (size_t i = 0; i < count; i++)
