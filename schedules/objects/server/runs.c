@@ -310,8 +310,8 @@ int weft__server_start_runs(struct weft_server *server)
 void weft__server_destroy_runs(struct weft_server *server)
 {
     struct host *host = &server->host;
+    weft_run_destroy(host->opening); /* may end `over` */
     weft_run_destroy(host->over);
-    weft_run_destroy(host->opening);
     for (size_t p = 0; host->parts && p < host->part_count; p++)
         weft_run_destroy(host->parts[p].merge);
     weft_run_destroy(host->work);
