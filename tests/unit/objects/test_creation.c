@@ -7,7 +7,7 @@
 #include "runtime/base/alloc.h"
 #include "support/ranks.h"
 
-enum { RANKS = 3, COUNT = 10, OBJECTS = 8, STEPS = 2 };
+enum { RANKS = 3, COUNT = 10, OBJECTS = 10, STEPS = 2 };
 
 struct job {
     int object;
@@ -65,6 +65,39 @@ static int create_gradients(weft_gradients_method_t method, struct weft_context 
     return status;
 }
 
+/* All ranks are workers, two of them servers, and none is ahead of another. */
+static int create_server(weft_server_sync_t sync, struct weft_context *context, uint64_t meet_ns,
+                         const struct weft_piece *tensor, int *done)
+{
+    float data[COUNT] = {0};
+    struct weft_piece gradient = {data, COUNT};
+    struct weft_server_config config;
+    struct weft_server *server = NULL;
+    weft_server_config_init(&config);
+    config.tensors = tensor;
+    config.gradients = &gradient;
+    config.tensor_count = 1;
+    config.sync = sync;
+    config.place = WEFT_SERVER_COLOCATED;
+    config.servers = 2;
+    config.split_bytes = 8;
+    config.momentum = 0.5;
+    config.osp_average = 0.5;
+    config.osp_share = 1;
+    config.flow = WEFT_SERVER_PACED;
+    config.segment_bytes = 8;
+    config.meet_ns = meet_ns;
+    int status = weft_server_create(&server, context, &config);
+    CHECK((status == WEFT_OK) == (server != NULL));
+    for (*done = !status; !status && *done <= STEPS; *done += !status) {
+        status = weft_server_step(server, NULL);
+        if (!status)
+            status = weft_server_correct(server);
+    }
+    weft_server_destroy(server);
+    return status;
+}
+
 /* Creates one object of a kind, takes steps in which all ranks meet, and destroys it. *done becomes
  * how much of that has succeeded. */
 static int create(int object, struct weft_context *context, uint64_t meet_ns, int *done)
@@ -112,6 +145,9 @@ static int create(int object, struct weft_context *context, uint64_t meet_ns, in
     } else if (object == 3 || object == 4) {
         status = create_compressed(object == 3 ? WEFT_COMPRESSED_QSGD : WEFT_COMPRESSED_POWERSGD,
                                    context, meet_ns, &tensor, done);
+    } else if (object >= 8) {
+        status = create_server(object == 8 ? WEFT_SERVER_SSP : WEFT_SERVER_OSP, context, meet_ns,
+                               &tensor, done);
     } else if (object >= 6) {
         status = create_gradients(object == 6 ? WEFT_GRADIENTS_DENSE : WEFT_GRADIENTS_COMPRESSED,
                                   context, meet_ns, &tensor, done);
