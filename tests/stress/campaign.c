@@ -265,7 +265,8 @@ static uint64_t number_of(const char *text)
 static const struct play_kind *kind_of(const char *name)
 {
     static const struct play_kind *const kinds[] = {&play_group,  &play_pair,   &play_gossip,
-                                                    &play_sparse, &play_merged, &play_compressed};
+                                                    &play_sparse, &play_merged, &play_compressed,
+                                                    &play_server};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, name) == 0)
             return kinds[i];

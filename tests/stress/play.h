@@ -27,6 +27,7 @@ struct play_kind {
     const char *name;
     int leaves;    /* 1: ranks may take different numbers of steps */
     int needs_all; /* 1: there are calls that fail when a rank has left before */
+    int gives_up;  /* 1: others fail when a rank leaves in the middle of a step */
     int waits;     /* for how many deadlines a step may wait */
     /* Draws settings; `steps` and `deadline_ns` of the object are there. */
     void (*draw)(struct play_object *object, uint64_t *random);
@@ -43,7 +44,7 @@ struct play_kind {
 };
 
 extern const struct play_kind play_group, play_pair, play_gossip, play_sparse, play_merged,
-    play_compressed;
+    play_compressed, play_server;
 
 /* How a rank fared with an object. */
 struct play_report {

@@ -81,9 +81,9 @@ static void draw_network(struct play *play, uint64_t *random)
 /* Half of the objects are group averages, which have most to go wrong. */
 static const struct play_kind *draw_kind(uint64_t *random)
 {
-    static const struct play_kind *const kinds[] = {&play_pair, &play_gossip, &play_sparse,
-                                                    &play_merged, &play_compressed};
-    return play_below(random, 2) ? &play_group : kinds[play_below(random, 5)];
+    static const struct play_kind *const kinds[] = {&play_pair,   &play_gossip,     &play_sparse,
+                                                    &play_merged, &play_compressed, &play_server};
+    return play_below(random, 2) ? &play_group : kinds[play_below(random, 6)];
 }
 
 static void draw_object(struct play *play, int number, uint64_t *random,

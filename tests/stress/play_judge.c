@@ -127,7 +127,8 @@ static int is_gone(const struct play_object *object, const char *text)
 static int is_told(const struct play_object *object, int rank)
 {
     const struct play *play = object->play;
-    for (int r = 0; (play->tells || object->kind->needs_all) && r < play->ranks; r++)
+    for (int r = 0;
+         (play->tells || object->kind->needs_all || object->kind->gives_up) && r < play->ranks; r++)
         for (int o = 0; r != rank && o < play->object_count; o++)
             if (play->objects[o].reports[r].status != WEFT_OK &&
                 play->objects[o].reports[r].at_ns <= object->reports[rank].at_ns + TELLING_NS &&
