@@ -3,7 +3,7 @@
 
 fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_second
     bound_samples_per_second test_accuracy stale_fraction seed model bytes_sent bytes_per_step
-    bytes_per_step_most compression_ratio parameters consensus_distance curve consensus'
+    bytes_per_step_most compression_ratio parameters consensus_distance curve curve_steps consensus'
 
 # How many `all` are; without LAPACK there is no GradiVeQ. The build says whether it has to be there
 # (WEFT_TEST_LAPACK), or else the command.

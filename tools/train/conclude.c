@@ -20,7 +20,8 @@ static void evaluate(struct trainee *trainee, struct train_outcome *outcome, flo
         struct train_point *at = &outcome->curve[i];
         struct train_history_point point;
         train_history_get(history, i, &point, mean);
-        *at = (struct train_point){point.seconds, outcome->test_accuracy, point.distance};
+        *at = (struct train_point){point.done < outcome->steps ? point.done : outcome->steps,
+                                   point.seconds, outcome->test_accuracy, point.distance};
         if (i + 1 < outcome->curve_count) {
             model_load(model, mean);
             at->accuracy = model_accuracy(model, test->images, test->labels, test->rows);

@@ -271,6 +271,7 @@ void train_history_get(const struct train_history *history, size_t number,
     }
     double of_models = squares / history->ranks;
     double distance = of_models - square;
+    point->done = moment->done;
     point->seconds = seconds / history->ranks;
     point->distance = distance <= 1e-12 * of_models ? 0.0 : sqrt(distance);
 }

@@ -14,6 +14,8 @@ struct train_history;
 
 /** The models of all ranks after as many steps each. */
 struct train_history_point {
+    /** Steps; UINT64_MAX of the last models. */
+    uint64_t done;
     /** When the ranks had done these steps: the mean over ranks, from their common start. */
     double seconds;
     /** The consensus distance: the root of the mean over ranks of the squared Euclidean distance to

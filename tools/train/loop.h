@@ -18,6 +18,8 @@
 
 /** All ranks' models after as many steps each. */
 struct train_point {
+    /** How many. */
+    uint64_t done;
     /** When they had done these: the mean over ranks, from the start. */
     double seconds;
     /** Test accuracy of the mean of their models. */

@@ -26,6 +26,16 @@ static json_t *curve_of(const struct train_outcome *outcome)
     return curve;
 }
 
+/* After how many steps its points are. */
+static json_t *curve_steps_of(const struct train_outcome *outcome)
+{
+    json_t *steps = json_array();
+
+    for (size_t i = 0; i < outcome->curve_count; i++)
+        json_array_append_new(steps, json_integer((json_int_t)outcome->curve[i].done));
+    return steps;
+}
+
 static json_t *consensus_of(const struct train_outcome *outcome)
 {
     json_t *curve = json_array();
@@ -224,7 +234,7 @@ static json_t *more_of(const struct train_outcome *outcome)
     char checksum[32];
 
     snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
-    return json_pack("{s:i, s:b, s:I, s:f, s:f, s:o, s:f, s:o, s:o, s:s, s:o, s:o, s:o}",
+    return json_pack("{s:i, s:b, s:I, s:f, s:f, s:o, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:o}",
                      "ranks_lost", outcome->ranks_lost, "interrupted", outcome->interrupted,
                      "bytes_sent", (json_int_t)outcome->bytes_sent, "bytes_per_step",
                      outcome->bytes_per_step, "bytes_per_step_most", outcome->bytes_per_step_most,
@@ -233,7 +243,7 @@ static json_t *more_of(const struct train_outcome *outcome)
                      outcome->alone ? json_null() : json_boolean(outcome->identical), "checksum",
                      checksum, "consensus_distance",
                      outcome->alone ? json_null() : number(outcome->consensus_distance), "curve",
-                     curve_of(outcome), "consensus",
+                     curve_of(outcome), "curve_steps", curve_steps_of(outcome), "consensus",
                      outcome->alone ? json_null() : consensus_of(outcome));
 }
 

@@ -151,6 +151,7 @@ Test(train, models_are_as_far_apart_as_the_algorithm_lets_them)
         struct train_outcome ring = train_once(&train_d_psgd, ranks, 12, 3);
         cr_assert_eq(gradients.curve_count, 13);
         for (size_t step = 0; step <= 12; step++) {
+            cr_assert_eq(gradients.curve[step].done, step);
             cr_assert_eq(gradients.curve[step].distance, 0.0);
             cr_assert_eq(models.curve[step].distance > 0.0, ranks > 1 && step % 4 != 0);
             cr_assert(ring.curve[step].distance > 0.0 || ranks <= 3 || step == 0);

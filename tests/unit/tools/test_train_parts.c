@@ -574,6 +574,7 @@ Test(history, distances_are_those_of_the_definition)
             train_history_get(history, i, &point, mean);
             uint64_t done = (uint64_t)(point.seconds / 3 + 0.5);
             double distance = expected_distance(done, spreads[s], expected);
+            cr_assert_eq(point.done, i + 1 < count ? done : UINT64_MAX);
             cr_assert(i < 11 ? done == i : done > before, "point %zu: step %d", i, (int)done);
             cr_assert_float_eq(point.distance, distance, 1e-5 * distance + 1e-9, "%g, not %g",
                                point.distance, distance);
