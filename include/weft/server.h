@@ -145,8 +145,8 @@ struct weft_server_config {
      *  on one server. Default: 256 KiB. SIZE_MAX: none is split. */
     size_t split_bytes;
     /** BSP and OSP: what a server has of a layer is merged, and sent back, in pieces of at most so
-     *  many bytes, so that both directions of its link are busy; at least an element. Default:
-     *  1 MiB. SIZE_MAX: as a whole. */
+     *  many bytes, so that both directions of its link are busy; at least an element. Default: an
+     *  eighth of it, 64 KiB to 1 MiB. SIZE_MAX: as a whole. */
     size_t merge_bytes;
     /** Default: WEFT_SERVER_BSP. */
     weft_server_sync_t sync;

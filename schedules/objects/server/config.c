@@ -6,7 +6,7 @@
 #include "schedules/objects/initial.h"
 #include "schedules/objects/server/create.h"
 
-enum { SPLIT_BYTES = 256 * 1024, MERGE_BYTES = 1024 * 1024, SEGMENT_BYTES = 64 * 1024 };
+enum { SPLIT_BYTES = 256 * 1024, SEGMENT_BYTES = 64 * 1024 };
 #define MOST       0.8
 #define RATE       0.1
 #define MOST_STEPS (UINT64_C(1) << 62)
@@ -153,8 +153,6 @@ static void set_defaults(const struct weft_context *context, struct weft_server_
         config->servers = 1;
     if (!config->split_bytes)
         config->split_bytes = SPLIT_BYTES;
-    if (!config->merge_bytes)
-        config->merge_bytes = MERGE_BYTES;
     if (config->weight == 0)
         config->weight = 1;
     if (!config->turns)

@@ -97,13 +97,20 @@ static int make_layers(const char *who, struct weft_server *server,
 
 /* ---- parts ---- */
 
-/* Elements of a piece: what has come of it from all workers is merged at once. */
-static size_t piece_of(const struct weft_server *server)
+/* By default a server's part of a layer is merged in so many pieces, of so many bytes. */
+enum { PIECES = 8, LEAST_PIECE = 64 * 1024, MOST_PIECE = 1024 * 1024 };
+
+/* Elements of a piece of so many: what has come of it from all workers is merged at once. */
+static size_t piece_of(const struct weft_server *server, size_t count)
 {
-    size_t elements = server->config.merge_bytes / server->element;
-    if (!weft__server_merges(server) || server->config.merge_bytes == SIZE_MAX)
+    size_t bytes = server->config.merge_bytes;
+    if (!weft__server_merges(server) || bytes == SIZE_MAX)
         return SIZE_MAX;
-    return elements ? elements : 1;
+    if (!bytes) {
+        bytes = count / PIECES * server->element;
+        bytes = bytes < LEAST_PIECE ? LEAST_PIECE : bytes > MOST_PIECE ? MOST_PIECE : bytes;
+    }
+    return bytes < server->element ? 1 : bytes / server->element;
 }
 
 /* A piece of a part, with its segments, and where it lies on its server. */
@@ -125,13 +132,14 @@ static void add_piece(struct weft_server *server, const struct weft_server_part 
 static int cut_parts(struct weft_server *server, const struct weft_server_part *whole, size_t count,
                      size_t *shares)
 {
-    size_t piece = piece_of(server), pieces = 0;
+    size_t pieces = 0;
     for (size_t p = 0; p < count; p++)
-        pieces += (whole[p].count - 1) / piece + 1;
+        pieces += (whole[p].count - 1) / piece_of(server, whole[p].count) + 1;
     server->parts = weft_memory_alloc(pieces + 1, sizeof *server->parts);
     if (!server->parts)
         return no_memory("parts", pieces);
-    for (size_t p = 0; p < count; p++)
+    for (size_t p = 0; p < count; p++) {
+        size_t piece = piece_of(server, whole[p].count);
         for (size_t done = 0; done < whole[p].count;) {
             struct weft_server_part is = whole[p];
             is.offset += done;
@@ -140,6 +148,7 @@ static int cut_parts(struct weft_server *server, const struct weft_server_part *
             shares[is.server] += is.count;
             done += is.count;
         }
+    }
     if (is_server(server))
         server->host.count = shares[server->host.index];
     return WEFT_OK;
