@@ -139,6 +139,9 @@ static int train(struct worker *worker)
             status = job->way->by_layers ? step_by_layers(worker, step == 0) : step_at_once(worker);
     }
     uint64_t ended = weft_context_now(worker->context);
+    /* Before the last layers are waited for: as many synchronisations as steps. */
+    if (worker->server)
+        weft_server_get_stats(worker->server, &stats);
     for (size_t l = 0; job->way->by_layers && l < layer_count(job) && status == WEFT_OK; l++)
         status = wait_for(worker, l);
     if (status || weft_context_rank(worker->context))
@@ -147,7 +150,6 @@ static int train(struct worker *worker)
     job->compute_ns = (double)backward_ns(job) * 1.5;
     if (!worker->server)
         return WEFT_OK;
-    weft_server_get_stats(worker->server, &stats);
     job->sync_ns = (double)(stats.synchronised_ns - before.synchronised_ns) / STEPS;
     job->late = (double)(stats.late_bytes - before.late_bytes) /
                 (double)(stats.pushed_bytes - before.pushed_bytes);
