@@ -10,7 +10,7 @@
 The first trains with each algorithm over network namespaces (limited_link.sh), workers and a server, a rank each, seed
 after seed, without stragglers and with them (--imbalance), all algorithms in turns. The second is the share of
 communication in a step of BSP as workers become more (its figure 3), the third what a server costs the worker that it
-is co-located with (its section 5.4), by processor time. All append what `weft train --json` says to ROWS.jsonl, which
+is co-located with (its section 5.4). All append what `weft train --json` says to ROWS.jsonl, which
 --tables makes the tables of docs/servers.md of: medians, in brackets the least and the largest. With --virtual all but
 the third run in virtual time, on links that are as fast and cost no processor.
 """
@@ -34,6 +34,7 @@ def options():
     parser.add_argument("--rates", default="1gbit")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--algorithms", default=ALGORITHMS)
+    parser.add_argument("--together", type=int, default=99, help="algorithms in one command")
     parser.add_argument("--model", default="resnet")
     parser.add_argument("--channels", type=int, default=16)
     parser.add_argument("--batch", type=int, default=32)
@@ -59,8 +60,8 @@ def bits_of(rate):
     return float(number) * {"g": 1e9, "m": 1e6, "k": 1e3}[unit]
 
 
-def train(opts, rate, workers, algorithms, imbalance, seed, steps, *more, servers=1, watch=False):
-    """Rows of trainings, and the processor seconds of each rank if they are watched."""
+def train(opts, rate, workers, algorithms, imbalance, seed, steps, *more, servers=1):
+    """Rows of trainings; servers: ranks on top of the workers."""
     weft = os.path.abspath(opts.weft)
     words = ["train", "--json", "--algorithm", algorithms, "--model", opts.model, "--batch", str(opts.batch), "--lr",
              str(opts.lr), "--compute", str(opts.compute), "--imbalance", imbalance, "--seed", str(seed), "--steps",
@@ -72,17 +73,13 @@ def train(opts, rate, workers, algorithms, imbalance, seed, steps, *more, server
                    f"L=50,G={8e6 / bits_of(rate):.6g},offload=1"]
     else:
         rank = [weft, *words, "--transport", "mpi"]
-        if watch:
-            rank = ["bash", "-c", 'TIMEFORMAT="rank $PMI_RANK used %U %S"; time "$@"', "rank", *rank]
         command = [os.path.join(HERE, "limited_link.sh"), "--weft", weft, "--rates", rate, "--ranks",
                    str(workers + servers), "--", *rank]
     out = subprocess.run(opts.before.split() + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode:
         sys.exit(f"{' '.join(command)}\n{out.stdout[-2000:]}{out.stderr[-2000:]}")
     rows = [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
-    used = {int(found[0]): float(found[1]) + float(found[2])
-            for found in re.findall(r"rank (\d+) used ([\d.]+) ([\d.]+)", out.stderr)}
-    return rows, used
+    return rows
 
 
 def save(opts, rows, **more):
@@ -93,6 +90,7 @@ def save(opts, rows, **more):
 
 
 def compare(opts):
+    algorithms = opts.algorithms.split(",")
     for rate in opts.rates.split(","):
         for seed in range(1, opts.seeds + 1):
             for imbalance in opts.imbalance.split(","):
@@ -100,29 +98,30 @@ def compare(opts):
                 if opts.plots and seed == 1:
                     name = "stragglers" if imbalance != "none" else "even"
                     plot = ["--plot", os.path.join(os.path.abspath(opts.plots), f"{rate}-{name}.svg")]
-                rows, _ = train(opts, rate, opts.workers, opts.algorithms, imbalance, seed, opts.steps, *plot)
-                save(opts, rows, part="compare", rate=rate)
-                print(f"{rate} {imbalance} seed {seed}: " + ", ".join(
-                    f"{row['algorithm']} {row['samples_per_second']:.0f}" for row in rows), flush=True)
+                for first in range(0, len(algorithms), opts.together):
+                    some = ",".join(algorithms[first:first + opts.together])
+                    rows = train(opts, rate, opts.workers, some, imbalance, seed, opts.steps, *plot)
+                    save(opts, rows, part="compare", rate=rate)
+                    print(f"{rate} {imbalance} seed {seed}: " + ", ".join(
+                        f"{row['algorithm']} {row['samples_per_second']:.0f}" for row in rows), flush=True)
 
 
 def grow(opts):
     for rate in opts.rates.split(","):
         for seed in range(1, opts.seeds + 1):
             for workers in GROWTH:
-                rows, _ = train(opts, rate, workers, "bsp", "none", seed, opts.steps)
+                rows = train(opts, rate, workers, "bsp", "none", seed, opts.steps)
                 save(opts, rows, part="growth", rate=rate)
 
 
 def co_locate(opts):
-    """Rank 0 with a server and without; the same but for that, so that what is not a step is taken off."""
+    places = {"apart": ([], 1), "on one worker": (["--co-located"], 0),
+              "on all workers": (["--co-located", "--servers", str(opts.workers)], 0)}
     for rate in opts.rates.split(","):
         for seed in range(1, opts.seeds + 1):
-            for algorithm in ("bsp", "osp"):
-                for name, words, servers in (("apart", [], 1), ("co-located", ["--co-located"], 0)):
-                    rows, used = train(opts, rate, opts.workers, algorithm, "none", seed, opts.steps, *words,
-                                       servers=servers, watch=True)
-                    save(opts, rows, part="co-located", rate=rate, place=name, used=used)
+            for name, (words, servers) in places.items():
+                rows = train(opts, rate, opts.workers, "bsp,osp", "none", seed, opts.steps, *words, servers=servers)
+                save(opts, rows, part="co-located", rate=rate, place=name)
 
 
 # ---- tables ----
@@ -131,9 +130,9 @@ def tell(values, digits=1, unit=1):
     """The median, with the least and the largest; values that are missing are larger than all."""
     known = sorted(value for value in values if value is not None)
     known += [None] * (len(values) - len(known))
-    shown = ["–" if value is None else f"{value * unit:,.{digits}f}"
+    shown = ["never" if value is None else f"{value * unit:,.{digits}f}"
              for value in (known[(len(known) - 1) // 2], known[0], known[-1])]
-    return f"{shown[0]} ({shown[1]}–{shown[2]})" if len(values) > 1 else shown[0]
+    return f"{shown[0]} ({shown[1]}–{shown[2]})" if shown[1] != shown[2] else shown[0]
 
 
 def best(row):
@@ -184,11 +183,9 @@ def growth_table(rows):
 
 
 def co_located_table(rows):
-    print("| | | gradient, ms | processor of rank 0, ms a step | sync, ms | samples/s |")
-    print("| --- | --- |" + " ---: |" * 4)
+    print("| | server | gradient, ms | step, ms | sync, ms | samples/s |\n| --- | --- |" + " ---: |" * 4)
     for (algorithm, place), group in sorted(grouped(rows, "algorithm", "place").items()):
-        cells = [tell([row["gradient_us"] / 1e3 for row in group], 2),
-                 tell([row["used"]["0"] / row["steps"] * 1e3 for row in group], 2),
+        cells = [tell([row["gradient_us"] / 1e3 for row in group], 2), tell([row["step_us"] / 1e3 for row in group]),
                  tell([sync_ms(row) for row in group]), tell([row["samples_per_second"] for row in group], 0)]
         print(f"| `{algorithm}` | {place} | " + " | ".join(cells) + " |")
 
