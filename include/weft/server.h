@@ -145,8 +145,9 @@ struct weft_server_config {
      *  on one server. Default: 256 KiB. SIZE_MAX: none is split. */
     size_t split_bytes;
     /** BSP and OSP: what a server has of a layer is merged, and sent back, in pieces of at most so
-     *  many bytes, so that both directions of its link are busy; at least an element. Default: an
-     *  eighth of it, 64 KiB to 1 MiB. SIZE_MAX: as a whole. */
+     *  many bytes, so that both directions of its link are busy; at least an element. Default: a
+     *  quarter of a server's share of the model, 64 KiB to 1 MiB: layers are pieces enough where
+     *  there are several. SIZE_MAX: as a whole. */
     size_t merge_bytes;
     /** Default: WEFT_SERVER_BSP. */
     weft_server_sync_t sync;
@@ -339,7 +340,8 @@ struct weft_server_state {
 /**
  * Creates the object. Collective over the context and blocking: the ranks compare their settings. A
  * server takes memory for its share of the model, as much again for each worker, and once more with
- * momentum; a worker for its model once or twice with OSP, once where it has the optimiser.
+ * momentum; a worker, in models, 2 with OSP (4 with the servers' momentum, 5 with osp_average), and
+ * where it has the optimiser 1, with momentum 2.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree); WEFT_ERR_STATE
  *         (a rank of several that needs helper progress has none: servers that are workers too, and
  *         workers with OSP, whose second stage goes on while they compute); WEFT_ERR_UNSUPPORTED
@@ -454,7 +456,7 @@ WEFT_EXPORT int weft_server_serve(struct weft_server *server, uint64_t timeout_n
 
 /* ---- both ---- */
 
-/** What this rank has counted so far. Any thread.
+/** What this rank has counted so far.
  *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_server_get_stats(const struct weft_server *server,
                                       struct weft_server_stats *stats);

@@ -176,6 +176,28 @@ static void add_pull(struct builder *b, size_t l)
     mine->landed = join;
 }
 
+/* The pieces of a layer to one server after the other, and each worker begins with another: the
+ * links of all servers are busy. Parts lie server after server. */
+static void add_layer(struct builder *b, const struct layer *layer, weft_node_t may,
+                      const weft_node_t *go)
+{
+    struct weft_server *server = b->server;
+    const struct part *parts = &server->parts[layer->first_part];
+    size_t left = layer->part_count;
+    for (size_t i = 0; left; i++) {
+        size_t k = ((size_t)server->rank + i) % server->servers;
+        size_t piece = i / server->servers, p = 0;
+        while (p < layer->part_count && (size_t)parts[p].is.server != k)
+            p++;
+        p += piece;
+        if (p >= layer->part_count || (size_t)parts[p].is.server != k)
+            continue;
+        for (size_t u = 0; u < parts[p].units; u++)
+            add_push(b, &parts[p], u, may, go ? go[k] : WEFT_NODE_NONE);
+        left--;
+    }
+}
+
 /* Turns are asked for when all layers are there: nobody computes in its turn. */
 static void add_wants(struct builder *b, int holders)
 {
@@ -211,10 +233,7 @@ static void add_pushes(struct builder *b, const weft_node_t *go)
             order(b, may, hold);
             may = hold;
         }
-        for (size_t p = layer->first_part; p < layer->first_part + layer->part_count; p++)
-            for (size_t u = 0; u < server->parts[p].units; u++)
-                add_push(b, &server->parts[p], u, may,
-                         go ? go[server->parts[p].is.server] : WEFT_NODE_NONE);
+        add_layer(b, layer, may, go);
     }
 }
 

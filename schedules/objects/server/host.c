@@ -163,6 +163,8 @@ int weft__server_reported(struct weft_call *call)
     struct guest *guest = &server->host.guests[w];
     guest->read = 0;
     if (weft__server_merges(server))
+        atomic_fetch_add_explicit(&server->host.pushes, 1, memory_order_relaxed);
+    if (weft__server_merges(server))
         guest->clock = call->version + 1;
     guest->to_come = parts_of_turn(server, guest);
     if (!guest->to_come)

@@ -97,17 +97,17 @@ static int make_layers(const char *who, struct weft_server *server,
 
 /* ---- parts ---- */
 
-/* By default a server's part of a layer is merged in so many pieces, of so many bytes. */
-enum { PIECES = 8, LEAST_PIECE = 64 * 1024, MOST_PIECE = 1024 * 1024 };
+/* By default a server's share of the model is merged in so many pieces, of so many bytes each. */
+enum { PIECES = 4, LEAST_PIECE = 64 * 1024, MOST_PIECE = 1024 * 1024 };
 
-/* Elements of a piece of so many: what has come of it from all workers is merged at once. */
-static size_t piece_of(const struct weft_server *server, size_t count)
+/* Elements of a piece: what has come of it from all workers is merged at once. */
+static size_t piece_of(const struct weft_server *server)
 {
     size_t bytes = server->config.merge_bytes;
     if (!weft__server_merges(server) || bytes == SIZE_MAX)
         return SIZE_MAX;
     if (!bytes) {
-        bytes = count / PIECES * server->element;
+        bytes = server->model.count / server->servers / PIECES * server->element;
         bytes = bytes < LEAST_PIECE ? LEAST_PIECE : bytes > MOST_PIECE ? MOST_PIECE : bytes;
     }
     return bytes < server->element ? 1 : bytes / server->element;
@@ -132,14 +132,13 @@ static void add_piece(struct weft_server *server, const struct weft_server_part 
 static int cut_parts(struct weft_server *server, const struct weft_server_part *whole, size_t count,
                      size_t *shares)
 {
-    size_t pieces = 0;
+    size_t piece = piece_of(server), pieces = 0;
     for (size_t p = 0; p < count; p++)
-        pieces += (whole[p].count - 1) / piece_of(server, whole[p].count) + 1;
+        pieces += (whole[p].count - 1) / piece + 1;
     server->parts = weft_memory_alloc(pieces + 1, sizeof *server->parts);
     if (!server->parts)
         return no_memory("parts", pieces);
-    for (size_t p = 0; p < count; p++) {
-        size_t piece = piece_of(server, whole[p].count);
+    for (size_t p = 0; p < count; p++)
         for (size_t done = 0; done < whole[p].count;) {
             struct weft_server_part is = whole[p];
             is.offset += done;
@@ -148,7 +147,6 @@ static int cut_parts(struct weft_server *server, const struct weft_server_part *
             shares[is.server] += is.count;
             done += is.count;
         }
-    }
     if (is_server(server))
         server->host.count = shares[server->host.index];
     return WEFT_OK;
@@ -450,13 +448,26 @@ void weft__server_fill_share(struct weft_server *server)
         fill_flat(server, server->worker.base);
 }
 
-void weft__server_set_weights(struct weft_server *server)
+static double sum_weights(const struct weft_server *server)
 {
     double sum = 0;
+    for (size_t w = 0; w < server->workers; w++)
+        sum += server->weights[w];
+    return sum;
+}
+
+void weft__server_set_weights(struct weft_server *server)
+{
+    double sum = sum_weights(server), most = 0;
     int equal = 1;
     for (size_t w = 0; w < server->workers; w++) {
-        sum += server->weights[w];
         equal &= server->weights[w] == server->weights[0];
+        most = server->weights[w] > most ? server->weights[w] : most;
+    }
+    if (isinf(sum)) {
+        for (size_t w = 0; w < server->workers; w++)
+            server->weights[w] /= most;
+        sum = sum_weights(server);
     }
     for (size_t w = 0; w < server->workers; w++)
         server->weights[w] = equal ? 1 : server->weights[w] / sum * (double)server->workers;

@@ -154,8 +154,8 @@ void weft__server_fill_reply(struct weft_server *server, size_t worker, uint64_t
     reply[REPLY_STALENESS] = merges ? 0 : guest->staleness;
     if (!weft__server_is_osp(server))
         return;
-    reply[REPLY_GOODPUT] =
-        weft__real_word(host->tune.goodput / (double)weft__server_holders(server));
+    size_t holders = weft__server_holders(server);
+    reply[REPLY_GOODPUT] = weft__real_word(holders ? host->tune.goodput / (double)holders : 0);
     reply[REPLY_COMPUTE] = host->tune.compute_ns;
     reply[REPLY_MOST] = host->tuned.most_bytes;
     reply[REPLY_LATE] = host->tuned.late_bytes;

@@ -102,14 +102,17 @@ struct layer {
 
 /* ---- a worker ---- */
 
+enum { COMPUTED = 8 }; /* steps whose computing times are kept */
+
 /* A layer in a step. */
 struct worker_layer {
     int announced, waited;
     int absent;
-    int late;   /* in the step under way, or to come */
-    int pulled; /* 1: `fresh` has what the servers have of it, the tensors a prediction */
-    int bound;  /* as what its slots are bound: 1 + late; 0: not yet */
-    uint64_t version;
+    int late;         /* in the step under way, or to come */
+    int pulled;       /* 1: `fresh` has what the servers have of it, the tensors a prediction */
+    int bound;        /* as what its slots are bound: 1 + late; 0: not yet */
+    uint64_t version; /* updates in the tensors, but for what is predicted */
+    uint64_t pulled_version;   /* those in `fresh` */
     weft_node_t ready, landed; /* nodes of the exchange */
     weft_slot_t push, pull;
 };
@@ -132,6 +135,9 @@ struct worker {
     double rate, loss;
     int has_loss;
     uint64_t last_ready, waited_between, compute_ns;
+    uint64_t computed[COMPUTED]; /* a ring */
+    size_t computed_count;
+    int begins; /* the last step is still to end before this one begins */
     struct weft_server_result result, last_result;
     struct weft_osp_tuning tuning;
     unsigned char *saved_late; /* of a state: late, and 2 if pulled */

@@ -173,8 +173,8 @@ static void take_reply(struct weft_server *server)
     struct weft_osp_tuning *tuning = &worker->tuning;
     for (size_t l = 0; l < server->layer_count; l++) {
         struct worker_layer *layer = &worker->layers[l];
-        layer->version = reply[REPLY_VERSION];
         layer->pulled = layer->late && server->layers[l].part_count;
+        *(layer->pulled ? &layer->pulled_version : &layer->version) = reply[REPLY_VERSION];
         if (layer->pulled && weft__server_keeps_base(server))
             note_change(server, l);
         layer->late = (int)(reply[REPLY_WORDS + l / 64] >> (l % 64) & 1);
@@ -268,7 +268,7 @@ static void begin_layers(struct weft_server *server)
 {
     struct worker *worker = &server->worker;
     size_t important = 0;
-    worker->result = (struct weft_server_result){.step = worker->next};
+    worker->result.step = worker->next;
     for (size_t l = 0; l < server->layer_count; l++) {
         struct worker_layer *layer = &worker->layers[l];
         uint64_t bytes = server->layers[l].count * server->element;
@@ -289,6 +289,9 @@ static int begin_step(const char *who, struct weft_server *server)
     struct worker *worker = &server->worker;
     int overruns = weft__server_is_osp(server) && worker->under_way;
     uint64_t began = overruns ? weft_context_now(server->context) : 0;
+    if (!worker->begins) /* else a deadline has ended the wait for what is left of the last step */
+        worker->result = (struct weft_server_result){0};
+    worker->begins = 1;
     int status = weft__server_end_version(who, server);
     if (status)
         return status;
@@ -305,13 +308,15 @@ static int begin_step(const char *who, struct weft_server *server)
     status = weft_run_start_version(worker->run, worker->next);
     if (status)
         return status;
+    worker->begins = 0;
     worker->in_step = worker->under_way = 1;
     return WEFT_OK;
 }
 
 /* ---- announcing ---- */
 
-/* The last gradient is there: the time since the last one of the step before, without waits. */
+/* The least of some steps counts: what else a trainer does between two is no computation. The last
+ * gradient is there: the time since the last one of the step before, without waits. */
 static void note_computed(struct weft_server *server)
 {
     struct worker *worker = &server->worker;
@@ -319,9 +324,11 @@ static void note_computed(struct weft_server *server)
     if (worker->last_ready) {
         uint64_t ns = now - worker->last_ready;
         ns -= worker->waited_between < ns ? worker->waited_between : ns;
-        /* A quarter of the way: one slow step says little. */
-        worker->compute_ns =
-            worker->compute_ns ? worker->compute_ns - worker->compute_ns / 4 + ns / 4 : ns;
+        worker->computed[worker->computed_count++ % COMPUTED] = ns;
+        worker->compute_ns = UINT64_MAX;
+        for (size_t i = 0; i < COMPUTED && i < worker->computed_count; i++)
+            if (worker->computed[i] < worker->compute_ns)
+                worker->compute_ns = worker->computed[i];
     }
     worker->last_ready = now;
     worker->waited_between = 0;
@@ -373,6 +380,8 @@ static void predict(struct weft_server *server, size_t l, int absent)
     const struct weft_server_config *config = &server->config;
     int own_update = worker->has_optimiser, keeps = weft__server_keeps_base(server);
     size_t at = layer->at;
+    if (worker->layers[l].pulled)
+        worker->layers[l].version = worker->layers[l].pulled_version;
     for (size_t t = layer->first_tensor; t < layer->first_tensor + layer->tensor_count; t++) {
         const struct weft_piece *tensor = &server->model.tensors[t];
         char *kept = weft__server_flat(server, worker->kept, at);
@@ -543,8 +552,9 @@ static int finish_step(const char *who, struct weft_server *server, int absent,
     int status = check_worker(who, server);
     if (!status)
         status = weft_sized_check(who, "result", result);
-    if (!status && !worker->in_step && !server->layer_count) {
-        status = begin_step(who, server);
+    if (!status && !server->layer_count) {
+        if (!worker->in_step)
+            status = begin_step(who, server);
         if (!status)
             status = weft__server_end_version(who, server);
         if (!status)
@@ -587,6 +597,7 @@ int weft_server_correct(struct weft_server *server)
         if (!worker->layers[l].pulled)
             continue;
         copy_fresh(server, l);
+        worker->layers[l].version = worker->layers[l].pulled_version;
         worker->layers[l].pulled = 0;
     }
     return status;
