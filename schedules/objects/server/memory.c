@@ -317,7 +317,10 @@ static int make_ranking(struct weft_server *server)
     size_t layers = server->layer_count, holders = weft__server_holders(server);
     if (!weft__server_is_osp(server))
         return WEFT_OK;
-    host->importance = weft_memory_alloc(layers * (host->index || !holders ? 1 : holders) + 1,
+    host->importance = weft_memory_alloc(layers * (host->index ? 2
+                                                   : holders   ? holders
+                                                               : 1) +
+                                             1,
                                          sizeof *host->importance);
     host->late = weft_memory_alloc(layers + 1, sizeof *host->late);
     host->order = weft_memory_alloc(layers + 1, sizeof *host->order);
@@ -391,7 +394,8 @@ static int make_ids(struct weft_server *server)
     server->ids = weft_memory_alloc(count + 1, sizeof *server->ids);
     server->weights = weft_memory_alloc((size_t)server->size, sizeof *server->weights);
     server->steps = weft_memory_alloc((size_t)server->size, sizeof *server->steps);
-    if (!server->ids || !server->weights || !server->steps)
+    server->pulled = weft_memory_alloc((size_t)server->size, sizeof *server->pulled);
+    if (!server->ids || !server->weights || !server->steps || !server->pulled)
         return no_memory("parts", count);
     server->id_count = count + 1;
     for (size_t i = 0; i <= count; i++)
@@ -513,6 +517,7 @@ void weft__server_free(struct weft_server *server)
         weft_op_destroy(server->ops[i]);
     free_worker(server);
     free_host(server);
+    weft_memory_free(server->pulled);
     weft_memory_free(server->steps);
     weft_memory_free(server->weights);
     weft_memory_free(server->ids);

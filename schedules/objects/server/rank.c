@@ -122,12 +122,13 @@ void weft__server_tallied(void *user, struct weft_run *run, int status)
 {
     struct weft_server *server = user;
     (void)run;
+    server->host.tallying = 0;
     if (status || server->broken)
         return;
     if (server->host.index == 0)
         rank_layers(server);
-    else
-        memset(server->host.importance, 0, server->layer_count * sizeof *server->host.importance);
+    if (server->host.tally_wanted)
+        weft__server_tally(server);
 }
 
 void weft__server_tally(struct weft_server *server)
@@ -136,7 +137,18 @@ void weft__server_tally(struct weft_server *server)
         rank_layers(server);
         return;
     }
-    int status = weft_run_start(server->host.tally);
+    struct host *host = &server->host;
+    /* What was sent for the last step has arrived, but may not have been told so. */
+    host->tally_wanted = host->tallying;
+    if (host->tallying)
+        return;
+    if (host->index) { /* the next step is weighed while this one's is sent */
+        size_t bytes = server->layer_count * sizeof *host->importance;
+        memcpy(host->importance + server->layer_count, host->importance, bytes);
+        memset(host->importance, 0, bytes);
+    }
+    host->tallying = 1;
+    int status = weft_run_start(host->tally);
     if (status)
         weft_object_fail(server->object, status, weft_error_text());
 }

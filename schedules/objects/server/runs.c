@@ -221,7 +221,8 @@ static int make_tally(struct weft_server *server)
         status = weft_run_bind_peers(host->tally, ranks);
     size_t holders = weft__server_holders(server);
     if (!status)
-        status = bind(host->tally, "importance", host->importance,
+        status = bind(host->tally, "importance",
+                      host->importance + (host->index ? server->layer_count : 0),
                       server->layer_count * (host->index || !holders ? 1 : holders), WEFT_F64);
     weft_memory_free(ranks);
     return status;

@@ -13,7 +13,7 @@ static void release(void *user)
     weft__server_free(user);
 }
 
-enum { WEIGHT, STEP, WORDS };
+enum { WEIGHT, STEP, PULLED, WORDS };
 
 /* All ranks learn what the workers count, and their next steps. Who leaves this knows that all
  * servers have their shares. */
@@ -53,10 +53,12 @@ static int begin(const char *who, struct weft_server *server, struct weft_run *g
         weft__server_restore(server);
     server->config.state = NULL;
     mine[STEP] = server->worker.next;
+    mine[PULLED] = server->worker.restored_version;
     int status = gather_words(server, gather, mine, words);
     for (size_t w = 0; w < server->workers && !status; w++) {
         server->weights[w] = weft__word_real(words[WORDS * w + WEIGHT]);
         server->steps[w] = words[WORDS * w + STEP];
+        server->pulled[w] = words[WORDS * w + PULLED];
     }
     if (!status)
         status = weft__server_agree_steps(who, server);

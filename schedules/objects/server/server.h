@@ -137,6 +137,7 @@ struct worker {
     uint64_t last_ready, waited_between, compute_ns;
     uint64_t computed[COMPUTED]; /* a ring */
     size_t computed_count;
+    uint64_t pulled_version, restored_version; /* updates in what was last pulled */
     int begins; /* the last step is still to end before this one begins */
     struct weft_server_result result, last_result;
     struct weft_osp_tuning tuning;
@@ -217,8 +218,10 @@ struct host {
     struct weft__threshold threshold;
     /* OSP. */
     struct weft_run *tally;
-    double
-        *importance; /* a layer each, of this server; on server 0 those of the others behind it */
+    /* A layer each, of this server; behind it on server 0 those of the others, on the others what
+     * is being sent. */
+    double *importance;
+    int tallying, tally_wanted;
     size_t weighed;
     uint64_t ranked; /* steps for which late layers are known */
     struct weft__tune tune;
@@ -261,8 +264,9 @@ struct weft_server {
     size_t words;  /* of a bitmap of layers */
     uint64_t *ids; /* 0, 1, 2 ...: what graphs tell their functions */
     size_t id_count;
-    double *weights; /* a worker each: its weight by the mean */
-    uint64_t *steps; /* likewise: the step that it began with */
+    double *weights;  /* a worker each: its weight by the mean */
+    uint64_t *pulled; /* a worker each: updates in what it had pulled when it began; 0: all */
+    uint64_t *steps;  /* likewise: the step that it began with */
     struct weft__server_update update;
     double push_share; /* of a push that is applied by itself, beside its weight */
     struct weft_op *ops[OPS];

@@ -59,6 +59,7 @@ static int save_worker(struct weft_server *server, struct weft_server_state *sta
     struct worker *worker = &server->worker;
     int osp = weft__server_is_osp(server);
     state->next = worker->next;
+    state->pulled_version = worker->pulled_version;
     state->worker_velocity = worker->velocity;
     if (!osp)
         return WEFT_OK;
@@ -73,8 +74,10 @@ static int save_worker(struct weft_server *server, struct weft_server_state *sta
     state->pulled = worker->fresh;
     state->changes = worker->last;
     state->average = worker->average;
-    state->first_loss = worker->tuning.first_loss;
-    state->loss = worker->tuning.loss;
+    if (!is_server(server)) { /* which knows better */
+        state->first_loss = worker->tuning.first_loss;
+        state->loss = worker->tuning.loss;
+    }
     return WEFT_OK;
 }
 
@@ -191,15 +194,23 @@ static void restore_worker(struct weft_server *server, const struct weft_server_
     struct worker *worker = &server->worker;
     size_t count = server->model.count;
     worker->next = state->next;
+    worker->pulled_version = worker->restored_version = state->pulled_version;
+    for (size_t l = 0; l < server->layer_count; l++)
+        worker->layers[l].version = state->pulled_version;
     copy(server, worker->velocity, state->worker_velocity, count);
     if (!weft__server_is_osp(server))
         return;
+    worker->tuning.first_loss = state->first_loss;
+    worker->tuning.loss = state->loss;
     copy(server, worker->fresh, state->pulled, count);
     copy(server, worker->last, state->changes, count);
     copy(server, worker->average, state->average, count);
     for (size_t l = 0; state->late && l < server->layer_count; l++) {
         worker->layers[l].late = state->late[l] & 1 && server->layers[l].part_count;
         worker->layers[l].pulled = state->late[l] >> 1 & 1 && server->layers[l].part_count;
+        worker->layers[l].pulled_version = state->pulled_version;
+        if (worker->layers[l].pulled && state->pulled_version) /* the prediction's base */
+            worker->layers[l].version = state->pulled_version - 1;
         if (worker->base && worker->layers[l].pulled) { /* its tensors are predicted */
             const struct layer *layer = &server->layers[l];
             copy(server, weft__server_flat(server, worker->base, layer->at),
@@ -238,7 +249,7 @@ int weft__server_agree_steps(const char *who, struct weft_server *server)
                                   who, w, (unsigned long long)state->clocks[w], w,
                                   (unsigned long long)server->steps[w]);
         guest->clock = server->steps[w];
-        guest->pulled = host->updates;
+        guest->pulled = server->pulled[w] ? server->pulled[w] : host->updates;
         host->ranked = server->steps[w];
         if (!host->turn_of && server->steps[w] < server->steps[0])
             host->turn_of = w; /* R2SP: those before it have had their turns in this round */

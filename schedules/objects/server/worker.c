@@ -179,6 +179,7 @@ static void take_reply(struct weft_server *server)
             note_change(server, l);
         layer->late = (int)(reply[REPLY_WORDS + l / 64] >> (l % 64) & 1);
     }
+    worker->pulled_version = reply[REPLY_VERSION];
     tuning->goodput = weft__word_real(reply[REPLY_GOODPUT]);
     tuning->compute_ns = reply[REPLY_COMPUTE];
     tuning->most_bytes = reply[REPLY_MOST];

@@ -6,7 +6,7 @@
 
 #include "server_job.h"
 
-enum { STEPS = 8, RANKS = 12 };
+enum { STEPS = 8, RANKS = 12, MOST_LAYERS = 16 };
 
 struct training {
     uint64_t seed;
@@ -103,6 +103,19 @@ static struct weft_server *make(struct training *training, struct weft_context *
     return server;
 }
 
+/* What a state is told right after the creation from one is that one. */
+static void same_again(struct weft_server *server, const struct weft_server_state *before)
+{
+    struct weft_server_state now = {.struct_size = sizeof now};
+    OK(weft_server_get_state(server, &now));
+    CHECK(now.next == before->next);
+    CHECK(now.version == before->version);
+    CHECK(now.pulled_version == before->pulled_version);
+    CHECK(now.first_loss == before->first_loss && now.loss == before->loss);
+    for (size_t w = 0; now.clocks && w < now.clock_count; w++)
+        CHECK(now.clocks[w] == before->clocks[w]);
+}
+
 static struct weft_server *put_away(struct training *training, struct weft_server *server,
                                     struct weft_context *context, const struct tensors *tensors,
                                     int step)
@@ -119,9 +132,16 @@ static struct weft_server *put_away(struct training *training, struct weft_serve
         training->late += copy.state.late[l] >> 1;
     CHECK(!worker || copy.state.next == (uint64_t)step);
     meet(training, context, training->ranks);
+    uint64_t versions[MOST_LAYERS];
+    CHECK(training->shape.layers <= MOST_LAYERS);
+    for (size_t l = 0; l < training->shape.layers; l++)
+        versions[l] = weft_server_layer_version(server, l);
     OK(weft_server_destroy(server));
     server = make(training, context, tensors, &copy);
     CHECK(!worker || weft_server_next(server) == (uint64_t)step);
+    for (size_t l = 0; l < training->shape.layers; l++)
+        CHECK(weft_server_layer_version(server, l) == versions[l]);
+    same_again(server, &copy.state);
     free_copy(&copy);
     return server;
 }
