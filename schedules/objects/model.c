@@ -231,6 +231,23 @@ int weft__step_timed_out(const char *who, const char *what, struct weft_run *run
     return WEFT_ERR_TIMEOUT;
 }
 
+int weft__functions_make(struct weft_op **ops, const struct weft__function *functions, size_t count,
+                         void *user)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct weft_op_config config;
+        weft_op_config_init(&config);
+        config.name = functions[i].name;
+        config.compute = functions[i].compute;
+        config.flags = functions[i].flags;
+        config.user = user;
+        int status = weft_op_create(&ops[i], &config);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
 uint64_t weft__scramble(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);

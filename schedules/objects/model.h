@@ -78,6 +78,19 @@ int weft__step_timed_out(const char *who, const char *what, struct weft_run *run
 /* A number that looks random (SplitMix64's mixing: Steele, Lea, Flood, OOPSLA 2014). */
 uint64_t weft__scramble(uint64_t x);
 
+/* ---- compute functions ---- */
+
+/* One of an object's: what graphs call it, and WEFT_OP_MAY_PEND or nothing. */
+struct weft__function {
+    const char *name;
+    weft_compute_fn compute;
+    unsigned flags;
+};
+
+/* Makes an operation of each, which is handed `user`. After an error those before it are made. */
+int weft__functions_make(struct weft_op **ops, const struct weft__function *functions, size_t count,
+                         void *user);
+
 /* ---- what is around an object ---- */
 
 /* The costs and hosts of a context, which choose algorithms as weft_template_create_run() does: for

@@ -122,11 +122,7 @@ static int publish(struct weft_call *call)
     return WEFT_OK;
 }
 
-static const struct {
-    const char *name;
-    weft_compute_fn compute;
-    unsigned flags;
-} ops[OPS] = {
+static const struct weft__function functions[OPS] = {
     [OP_TAKE_MODEL] = {"take-model", take_model, WEFT_OP_MAY_PEND},
     [OP_LEAVE_MODEL] = {"leave-model", leave_model, 0},
     [OP_MIX] = {"mix", mix, 0},
@@ -136,16 +132,5 @@ static const struct {
 
 int weft__pair_make_ops(struct weft_pair_average *average)
 {
-    for (int i = 0; i < OPS; i++) {
-        struct weft_op_config config;
-        weft_op_config_init(&config);
-        config.name = ops[i].name;
-        config.compute = ops[i].compute;
-        config.flags = ops[i].flags;
-        config.user = average;
-        int status = weft_op_create(&average->ops[i], &config);
-        if (status)
-            return status;
-    }
-    return WEFT_OK;
+    return weft__functions_make(average->ops, functions, OPS, average);
 }

@@ -5,11 +5,7 @@
 
 #include "schedules/objects/server/server.h"
 
-static const struct {
-    const char *name;
-    weft_compute_fn compute;
-    unsigned flags;
-} ops[OPS] = {
+static const struct weft__function functions[OPS] = {
     [OP_HOLD] = {"hold", weft__server_hold, WEFT_OP_MAY_PEND},
     [OP_SIZE] = {"size", weft__server_size, 0},
     [OP_PACE] = {"pace", weft__server_pace, WEFT_OP_MAY_PEND},
@@ -32,18 +28,7 @@ static const struct {
 
 int weft__server_make_ops(struct weft_server *server)
 {
-    for (int i = 0; i < OPS; i++) {
-        struct weft_op_config config;
-        weft_op_config_init(&config);
-        config.name = ops[i].name;
-        config.compute = ops[i].compute;
-        config.flags = ops[i].flags;
-        config.user = server;
-        int status = weft_op_create(&server->ops[i], &config);
-        if (status)
-            return status;
-    }
-    return WEFT_OK;
+    return weft__functions_make(server->ops, functions, OPS, server);
 }
 
 /* ---- making ---- */
