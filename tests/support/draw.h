@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random numbers for the suites of the server's pure functions. */
-#ifndef WEFT_TESTS_OBJECTS_SERVER_DRAW_H
-#define WEFT_TESTS_OBJECTS_SERVER_DRAW_H
+/* Random numbers that a seed says, for suites. */
+#ifndef WEFT_TESTS_SUPPORT_DRAW_H
+#define WEFT_TESTS_SUPPORT_DRAW_H
 
 #include <stdint.h>
 

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <signal.h>
 
-#include "server_draw.h"
 #include "support/virtual_ranks.h"
+#include "tests/support/draw.h"
 
 enum { JOB_LAYERS = 8, JOB_TENSORS = 24, JOB_WORKERS = 16 };
 

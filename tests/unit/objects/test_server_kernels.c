@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "schedules/objects/server/kernels.h"
-#include "server_draw.h"
+#include "tests/support/draw.h"
 
 enum { MOST = 5000, MOST_WORKERS = 9, GUARD = 3 };
 

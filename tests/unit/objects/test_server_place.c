@@ -8,7 +8,7 @@
 #include <weft/memory.h>
 
 #include "runtime/base/alloc.h"
-#include "server_draw.h"
+#include "tests/support/draw.h"
 #include "weft/server.h"
 
 enum { MOST_LAYERS = 90, MOST_SERVERS = 20, CASES = 4000 };

@@ -9,7 +9,7 @@
 
 #include "runtime/base/alloc.h"
 #include "schedules/objects/server/threshold.h"
-#include "server_draw.h"
+#include "tests/support/draw.h"
 
 enum { FAST, SLOW };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "schedules/objects/server/tune.h"
-#include "server_draw.h"
+#include "tests/support/draw.h"
 
 enum { MOST_LAYERS = 40, CASES = 5000 };
 
