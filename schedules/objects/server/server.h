@@ -383,9 +383,12 @@ void weft__server_destroy_runs(struct weft_server *server);
 
 void weft__server_count(const struct weft_server *server, struct weft_server_stats *stats);
 
-/* ---- worker.c: compute functions; and the end of the last version of the exchange ---- */
+/* ---- worker.c ---- */
 
+/* The end of the last version of the exchange. */
 int weft__server_end_version(const char *who, struct weft_server *server);
+
+/* ---- stages.c: compute functions ---- */
 
 int weft__server_hold(struct weft_call *call);
 int weft__server_size(struct weft_call *call);
