@@ -43,7 +43,7 @@ size_t weft__server_takers(const struct weft_server *server)
 
 int weft__server_takes(const struct weft_server *server)
 {
-    return is_server(server) && (size_t)server->host.index < weft__server_takers(server);
+    return weft__server_hosts(server) && (size_t)server->host.index < weft__server_takers(server);
 }
 
 /* The rank of a server in an exchange, as this rank sees it. */

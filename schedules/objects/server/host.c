@@ -294,7 +294,7 @@ void weft__server_settled(void *user, struct weft_object *object, uint64_t large
     (void)object;
     (void)largest;
     server->settled = 1;
-    if (is_server(server))
+    if (weft__server_hosts(server))
         all_have_left(server);
     weft__server_look_done(server);
 }
@@ -331,7 +331,7 @@ void weft__server_failed(void *user, struct weft_object *object, int status)
     (void)status;
     server->broken = 1;
     cancel_worker(server);
-    if (!is_server(server) || !host->guests || !host->calls || !host->parts)
+    if (!weft__server_hosts(server) || !host->guests || !host->calls || !host->parts)
         return;
     for (size_t w = 0; w < server->workers; w++)
         cancel_guest(&host->guests[w]);

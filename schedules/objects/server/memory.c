@@ -147,7 +147,7 @@ static int cut_parts(struct weft_server *server, const struct weft_server_part *
             shares[is.server] += is.count;
             done += is.count;
         }
-    if (is_server(server))
+    if (weft__server_hosts(server))
         server->host.count = shares[server->host.index];
     return WEFT_OK;
 }
@@ -340,7 +340,7 @@ static int make_ranking(struct weft_server *server)
 static int make_host(struct weft_server *server)
 {
     struct host *host = &server->host;
-    if (!is_server(server))
+    if (!weft__server_hosts(server))
         return WEFT_OK;
     int status = make_guests(server);
     if (!status)
@@ -430,7 +430,7 @@ int weft__server_set_up(const char *who, struct weft_server *server,
 void weft__server_fill_share(struct weft_server *server)
 {
     struct host *host = &server->host;
-    for (size_t mine = 0; is_server(server) && mine < host->part_count; mine++) {
+    for (size_t mine = 0; weft__server_hosts(server) && mine < host->part_count; mine++) {
         const struct part *part = &server->parts[host->parts[mine].part];
         const struct layer *layer = &server->layers[part->is.layer];
         size_t from = part->is.offset, left = part->is.count, tensor = layer->first_tensor;

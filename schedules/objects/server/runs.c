@@ -189,7 +189,7 @@ static int make_tally(struct weft_server *server)
     struct weft_run_config config;
     if (!weft__server_is_osp(server) || server->servers == 1)
         return WEFT_OK;
-    if (!is_server(server))
+    if (!weft__server_hosts(server))
         return weft_object_skip(server->object, 1);
     weft_run_config_init(&config);
     config.ended = weft__server_tallied;
@@ -218,7 +218,7 @@ static int make_door(struct weft_server *server)
     struct weft_schedule *schedule = NULL;
     struct weft_run_config config;
     weft_run_config_init(&config);
-    config.signalled = is_server(server) ? weft__server_left : NULL;
+    config.signalled = weft__server_hosts(server) ? weft__server_left : NULL;
     config.user = server;
     int status = weft__server_build_door(&schedule, server);
     if (!status)
@@ -264,7 +264,7 @@ int weft__server_make_runs(struct weft_server *server)
         status = make_tally(server);
     if (!status)
         status = make_door(server);
-    if (status || !is_server(server))
+    if (status || !weft__server_hosts(server))
         return status;
     if (!weft__server_merges(server))
         status = make_work(server);
@@ -281,7 +281,7 @@ int weft__server_start_runs(struct weft_server *server)
 {
     struct host *host = &server->host;
     int status = WEFT_OK;
-    if (!is_server(server))
+    if (!weft__server_hosts(server))
         return WEFT_OK;
     /* The thread that drives the engine counts them down, once they have been started. */
     host->open_runs = weft__server_merges(server) ? host->part_count : 1;

@@ -281,7 +281,7 @@ struct weft_server {
 
 /* ---- roles ---- */
 
-static inline int is_server(const struct weft_server *server)
+static inline int weft__server_hosts(const struct weft_server *server)
 {
     return server->host.index >= 0;
 }

@@ -74,7 +74,7 @@ static int save_worker(struct weft_server *server, struct weft_server_state *sta
     state->pulled = worker->fresh;
     state->changes = worker->last;
     state->average = worker->average;
-    if (!is_server(server)) { /* which knows better */
+    if (!weft__server_hosts(server)) { /* which knows better */
         state->first_loss = worker->tuning.first_loss;
         state->loss = worker->tuning.loss;
     }
@@ -240,7 +240,7 @@ int weft__server_agree_steps(const char *who, struct weft_server *server)
                 "%s: the workers do not agree about config->state->next: worker 0 "
                 "has %llu, worker %zu has %llu",
                 who, (unsigned long long)server->steps[0], w, (unsigned long long)server->steps[w]);
-    for (size_t w = 0; is_server(server) && w < server->workers; w++) {
+    for (size_t w = 0; weft__server_hosts(server) && w < server->workers; w++) {
         struct guest *guest = &host->guests[w];
         if (state->clocks && state->clocks[w] != server->steps[w])
             return weft_error_set(WEFT_ERR_INVALID,
