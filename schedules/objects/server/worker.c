@@ -401,8 +401,10 @@ static int take_layer(const char *who, struct weft_server *server, size_t l)
     }
     if (layer->late) {
         if (server->config.osp_correction == WEFT_OSP_BEFORE_LAYER &&
-            weft_run_wait_node(worker->run, layer->landed, 0) == WEFT_OK)
+            weft_run_wait_node(worker->run, layer->landed, 0) == WEFT_OK) {
             copy_fresh(server, l);
+            layer->version = worker->next + 1;
+        }
         return WEFT_OK;
     }
     int status = wait_for(server, layer->landed);
@@ -474,22 +476,21 @@ int weft_server_wait(struct weft_server *server, size_t layer)
 static int finish_step(const char *who, struct weft_server *server, int absent,
                        struct weft_server_result *result)
 {
-    struct worker *worker = &server->worker;
     int status = check_worker(who, server);
     if (!status)
         status = weft_sized_check(who, "result", result);
-    if (!status && !server->layer_count) {
+    if (status)
+        return status;
+    struct worker *worker = &server->worker;
+    if (!server->layer_count) {
         if (!worker->in_step)
             status = begin_step(who, server);
         if (!status)
             status = weft__server_end_version(who, server);
         if (!status)
             end_step(server);
-        return status ? status
-                      : weft_sized_fill(who, "result", result, &worker->last_result,
-                                        sizeof worker->last_result);
     }
-    for (size_t l = server ? server->layer_count : 0; l-- > 0 && !status;)
+    for (size_t l = server->layer_count; l-- > 0 && !status;)
         if (!worker->in_step || !worker->layers[l].announced)
             status = announce_layer(who, server, l, absent);
     for (size_t l = 0; !status && l < server->layer_count; l++)
