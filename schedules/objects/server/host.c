@@ -146,7 +146,13 @@ static size_t parts_of_turn(const struct weft_server *server, const struct guest
     return count;
 }
 
-/* OSP: parts that are expected in each stage. */
+/* OSP: server 0 measures its link. What it pushes to itself is on no link. */
+static int measures(const struct weft_server *server)
+{
+    return weft__server_is_osp(server) && server->host.index == 0;
+}
+
+/* Parts that are expected in each stage. */
 static void count_report(struct weft_server *server, const struct guest *guest)
 {
     struct host *host = &server->host;
@@ -169,7 +175,7 @@ int weft__server_reported(struct weft_call *call)
     guest->to_come = parts_of_turn(server, guest);
     if (!guest->to_come)
         leave_turn(server, w);
-    if (weft__server_is_osp(server))
+    if (measures(server))
         count_report(server, guest);
     return WEFT_OK;
 }
@@ -185,10 +191,10 @@ int weft__server_came(struct weft_call *call)
         return WEFT_ERR_CANCELLED;
     host->empty[cell] = call->arguments[2].count == 0;
     atomic_fetch_add_explicit(&host->received, bytes, memory_order_relaxed);
-    if (weft__server_is_osp(server))
+    if (measures(server))
         weft__server_measure(
             server, is_late(&host->guests[w], server->parts[host->parts[mine].part].is.layer),
-            bytes);
+            (int)w == server->rank ? 0 : bytes);
     if (host->guests[w].to_come && --host->guests[w].to_come == 0)
         leave_turn(server, w);
     if (!weft__server_merges(server))
@@ -330,8 +336,11 @@ void weft__server_failed(void *user, struct weft_object *object, int status)
     (void)object;
     (void)status;
     server->broken = 1;
+    /* Acquire pairs with the release in the creation. */
+    if (!atomic_load_explicit(&server->made, memory_order_acquire))
+        return;
     cancel_worker(server);
-    if (!weft__server_hosts(server) || !host->guests || !host->calls || !host->parts)
+    if (!weft__server_hosts(server))
         return;
     for (size_t w = 0; w < server->workers; w++)
         cancel_guest(&host->guests[w]);

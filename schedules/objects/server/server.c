@@ -95,6 +95,8 @@ static int make(const char *who, struct weft__creation *creation, struct weft_se
         status = weft__server_make_ops(server);
     if (!status)
         status = weft__server_make_runs(server);
+    if (!status)
+        atomic_store_explicit(&server->made, 1, memory_order_release);
     return status ? status
                   : weft__initial_make(creation, config->initial, &server->model,
                                        config->nan == WEFT_NAN_ERROR);

@@ -22,6 +22,15 @@
  *                that are late in the next step
  *
  * The last member, `door`, is where a worker says that it has left.
+ *
+ *     host, guest       a server, and what it knows of a worker
+ *     share             what a server has of the model; a room is as large
+ *     part              a piece of a layer on a server, which is pushed, merged and pulled
+ *     unit              a segment of a part (WEFT_SERVER_PACED; else the part)
+ *     slice             what a compute node does of a part, so that nothing waits long for it
+ *     cell              a part of this server and a worker
+ *     place             a number in the order of all updates and reads (order.c)
+ *     holders, takers   servers that have parts; those that take part in exchanges
  */
 #ifndef WEFT_SCHEDULES_OBJECTS_SERVER_SERVER_H
 #define WEFT_SCHEDULES_OBJECTS_SERVER_SERVER_H
@@ -158,7 +167,7 @@ struct server_part {
     struct weft_run *merge;   /* BSP, OSP */
     struct weft_call *gather; /* its first node, which pends until all have come */
     size_t came;              /* workers that wait for it */
-    size_t mean;              /* OSP: in whose room the mean gradient is; SIZE_MAX: it is zero */
+    size_t mean;              /* OSP: in whose room the mean gradient is */
 };
 
 /* A worker, on a server. */
@@ -171,7 +180,6 @@ struct guest {
     uint64_t clock;             /* steps whose push has come; with BSP and OSP, begun */
     uint64_t pulled;            /* updates in what it has last pulled */
     uint64_t staleness;         /* of its last push */
-    int asks;                   /* it waits for its turn, or has it */
     uint64_t asked_at;          /* when, by a count: who has waited longest */
     size_t to_come;             /* parts that its turn lasts for */
     /* Nodes that pend. */
@@ -275,7 +283,9 @@ struct weft_server {
     struct weft_run *door;
     struct weft_server_state state; /* of the creation */
     struct weft_server_stats stats; /* of the thread of the application */
-    /* On the thread that drives the engine: it has failed; all ranks have left. */
+    /* What the thread that drives the engine looks at has been made: before that nothing pends. */
+    atomic_int made;
+    /* On that thread: it has failed; all ranks have left. */
     int broken, settled;
 };
 
@@ -365,6 +375,8 @@ int weft__server_build_tally(struct weft_schedule **schedule, const struct weft_
 int weft__server_build_door(struct weft_schedule **schedule, const struct weft_server *server);
 /* Servers that have parts are 0 .. this - 1. */
 size_t weft__server_holders(const struct weft_server *server);
+/* For so many segments there are tags. */
+size_t weft__server_most_units(void);
 /* Servers that take part in exchanges, likewise. The others have nothing to say to a worker, which
  * would not wait for them: they could miss a step. */
 size_t weft__server_takers(const struct weft_server *server);
