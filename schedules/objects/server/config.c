@@ -7,9 +7,8 @@
 #include "schedules/objects/server/create.h"
 
 enum { SPLIT_BYTES = 256 * 1024, SEGMENT_BYTES = 64 * 1024 };
-#define MOST       0.8
-#define RATE       0.1
-#define MOST_STEPS (UINT64_C(1) << 62)
+#define MOST 0.8
+#define RATE 0.1
 
 void weft_server_config_init_sized(struct weft_server_config *config, size_t size)
 {
@@ -99,12 +98,14 @@ static int check_numbers(const char *who, const struct weft_server_config *confi
     if (config->push == WEFT_SERVER_GRADIENTS && (!(config->rate > 0) || isinf(config->rate)))
         return weft_error_set(WEFT_ERR_INVALID, "%s: config->rate is %g, expected a number above 0",
                               who, config->rate);
-    if (config->staleness >= MOST_STEPS || config->staleness_most >= MOST_STEPS)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: config->%s is %llu, expected less than 2^62",
-                              who, config->staleness >= MOST_STEPS ? "staleness" : "staleness_most",
-                              (unsigned long long)(config->staleness >= MOST_STEPS
-                                                       ? config->staleness
-                                                       : config->staleness_most));
+    if (config->staleness >= WEFT__SERVER_MOST_STEPS ||
+        config->staleness_most >= WEFT__SERVER_MOST_STEPS)
+        return weft_error_set(
+            WEFT_ERR_INVALID, "%s: config->%s is %llu, expected less than 2^62", who,
+            config->staleness >= WEFT__SERVER_MOST_STEPS ? "staleness" : "staleness_most",
+            (unsigned long long)(config->staleness >= WEFT__SERVER_MOST_STEPS
+                                     ? config->staleness
+                                     : config->staleness_most));
     if (config->sync == WEFT_SERVER_DSSP && config->staleness_most < config->staleness)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->staleness_most is %llu, expected at least "
@@ -264,12 +265,28 @@ static size_t osp_settings(const struct weft_server_config *config, struct weft_
     return n;
 }
 
+/* Workers that go on from a state in which others are late would wait for each other. */
+static struct weft__setting late_setting(const struct weft_server *server)
+{
+    const unsigned char *late = server->config.state ? server->state.late : NULL;
+    uint64_t *words = server->worker.report + REPORT_WORDS; /* written anew by every step */
+    int compares = server->is_worker && weft__server_is_osp(server) && late;
+    for (size_t l = 0; compares && l < server->layer_count; l++)
+        words[l / 64] |= (uint64_t)(late[l] & 1) << (l % 64);
+    struct weft__setting setting =
+        weft__setting_counts("the late layers of config->state, as bits", words,
+                             compares ? server->words : 0, sizeof *words);
+    setting.abstains = !compares;
+    return setting;
+}
+
 size_t weft__server_settings(const struct weft_server *server, struct weft__setting *settings)
 {
     const struct weft_server_config *config = &server->config;
     size_t n = model_settings(server, settings);
     n += sync_settings(config, &settings[n]);
     n += osp_settings(config, &settings[n]);
+    settings[n++] = late_setting(server);
     weft__initial_settings(&settings[n], config->initial, !config->state, &server->model);
     return n + WEFT__INITIAL_SETTINGS;
 }

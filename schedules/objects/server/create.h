@@ -6,6 +6,9 @@
 #include "schedules/objects/agreement.h"
 #include "schedules/objects/server/server.h"
 
+/* Steps and staleness are less. */
+#define WEFT__SERVER_MOST_STEPS (UINT64_C(1) << 62)
+
 /* Reads a configuration and sets its defaults. */
 int weft__server_check(const char *who, const struct weft_context *context,
                        const struct weft_server_config *given, struct weft_server_config *config);

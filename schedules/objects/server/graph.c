@@ -25,6 +25,11 @@ static uint32_t tag_of(size_t unit, int what)
     return (uint32_t)(TAG_UNITS + TAGS_PER_UNIT * unit + (size_t)what);
 }
 
+size_t weft__server_most_units(void)
+{
+    return (UINT32_MAX - TAG_UNITS) / TAGS_PER_UNIT;
+}
+
 size_t weft__server_holders(const struct weft_server *server)
 {
     size_t holders = 0;
@@ -487,10 +492,8 @@ static weft_node_t add_slices(struct builder *b, int op, size_t number,
     return before;
 }
 
-static struct weft_compute_argument whole(struct builder *b, weft_slot_t slot, size_t count,
-                                          weft_access_t access)
+static struct weft_compute_argument whole(weft_slot_t slot, size_t count, weft_access_t access)
 {
-    (void)b;
     return (struct weft_compute_argument){weft_region_at(slot, 0, count), access};
 }
 
@@ -510,15 +513,15 @@ int weft__server_build_merge(struct weft_schedule **schedule, const struct weft_
     }
     weft_slot_t slot = weft_schedule_add_slot(b.schedule, "parameters", server->model.dtype,
                                               elements, WEFT_SLOT_INOUT);
-    arguments[count++] = whole(&b, slot, elements, WEFT_UPDATE);
+    arguments[count++] = whole(slot, elements, WEFT_UPDATE);
     for (size_t w = 0; w < server->workers; w++) {
         slot = add_numbered(&b, "room", w, elements, WEFT_SLOT_INOUT);
-        arguments[count++] = whole(&b, slot, elements, WEFT_UPDATE);
+        arguments[count++] = whole(slot, elements, WEFT_UPDATE);
     }
     if (server->host.velocity) {
         slot = weft_schedule_add_slot(b.schedule, "velocity", server->model.dtype, elements,
                                       WEFT_SLOT_INOUT);
-        arguments[count++] = whole(&b, slot, elements, WEFT_UPDATE);
+        arguments[count++] = whole(slot, elements, WEFT_UPDATE);
     }
     weft_node_t node = call_layer(&b, OP_GATHER, mine, "gather");
     node = add_slices(&b, OP_MERGE, mine, arguments, count, node);

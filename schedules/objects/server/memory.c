@@ -149,7 +149,12 @@ static int cut_parts(struct weft_server *server, const struct weft_server_part *
         }
     if (weft__server_hosts(server))
         server->host.count = shares[server->host.index];
-    return WEFT_OK;
+    if (server->unit_count <= weft__server_most_units())
+        return WEFT_OK;
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "config->merge_bytes and config->segment_bytes are too small: they cut "
+                          "the model into %zu segments, expected at most %zu",
+                          server->unit_count, weft__server_most_units());
 }
 
 static int make_parts(struct weft_server *server)
@@ -190,8 +195,10 @@ static int make_models(struct weft_server *server, char **const *models, const i
         total += needed[i] != 0;
     if (!total || !bytes)
         return WEFT_OK;
-    char *memory =
-        weft_context_memory_alloc(server->context, server->model.count * total, server->element);
+    char *memory = server->model.count <= SIZE_MAX / total
+                       ? weft_context_memory_alloc(server->context, server->model.count * total,
+                                                   server->element)
+                       : NULL;
     if (!memory)
         return no_memory("models of a worker", total);
     server->worker.memory = memory;

@@ -5,8 +5,6 @@
 
 #include "schedules/objects/server/create.h"
 
-#define MOST_NEXT (UINT64_C(1) << 62)
-
 /* ---- giving one ---- */
 
 /* What a server has begun for workers has ended: they are told before it has. */
@@ -124,7 +122,7 @@ static int check_server(const char *who, const struct weft_server *server,
     if (state->clocks ? state->clock_count != server->workers : state->clock_count != 0)
         return refuse(who, "clock_count", state->clock_count, state->clocks ? server->workers : 0);
     for (size_t w = 0; state->clocks && w < server->workers; w++)
-        if (state->clocks[w] >= MOST_NEXT)
+        if (state->clocks[w] >= WEFT__SERVER_MOST_STEPS)
             return weft_error_set(WEFT_ERR_INVALID,
                                   "%s: config->state->clocks[%zu] is %llu, expected less than 2^62",
                                   who, w, (unsigned long long)state->clocks[w]);
@@ -135,7 +133,7 @@ static int check_worker(const char *who, const struct weft_server *server,
                         const struct weft_server_state *state)
 {
     const struct worker *worker = &server->worker;
-    if (state->next >= MOST_NEXT)
+    if (state->next >= WEFT__SERVER_MOST_STEPS)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->state->next is %llu, expected less than 2^62", who,
                               (unsigned long long)state->next);
