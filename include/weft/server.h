@@ -396,8 +396,7 @@ WEFT_EXPORT int weft_server_wait(struct weft_server *server, size_t layer);
  * A whole step: announces all layers that have not been, the last one first, and waits for all.
  * @param result may be NULL.
  * @return as weft_server_ready() and weft_server_wait(). A model without layers: WEFT_OK, a step
- * has
- *         been taken.
+ *         has been taken.
  */
 WEFT_EXPORT int weft_server_step(struct weft_server *server, struct weft_server_result *result);
 
@@ -416,12 +415,12 @@ WEFT_EXPORT int weft_server_correct(struct weft_server *server);
 
 /** The loss of an epoch, or of some steps, for Algorithm 1 of OSP: counts from the next step on, as
  *  the weighted mean of what the workers have told last. Until all have told one, nothing is late.
- *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, not finite, below 0). */
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, not finite, below 0, above 1e300). */
 WEFT_EXPORT int weft_server_tell_loss(struct weft_server *server, double loss);
 
 /** The rate from the next step on. Of BSP and OSP the servers take that of the lowest worker which
- *  takes part. @return WEFT_OK; WEFT_ERR_INVALID (NULL, not above 0); WEFT_ERR_STATE (in a
- *  step). */
+ *  takes part. @return WEFT_OK; WEFT_ERR_INVALID (NULL, not above 0, above 1e300);
+ *  WEFT_ERR_STATE (in a step). */
 WEFT_EXPORT int weft_server_set_rate(struct weft_server *server, double rate);
 
 /** The step under way, or the next one: how many have ended. 0 if @p server is NULL. */
@@ -467,9 +466,11 @@ WEFT_EXPORT int weft_server_get_stats(const struct weft_server *server,
  * The state for a checkpoint. Of a worker between steps, with OSP after waiting for the second
  * stage of its last step; of a server when no worker is in a step: the application sees to that (a
  * barrier before, and one behind). With OSP workers call it before that barrier as well, so that
- * their second stages are over.
+ * their second stages are over. What is measured starts anew with who goes on from it: goodput and
+ * times (OSP), intervals between pushes (DSSP); a rate that was set is to be set again.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size); WEFT_ERR_STATE (in a step; on a
- *         server: a worker is in one); WEFT_ERR_MEMORY; of a worker with OSP as weft_server_wait().
+ *         server: a worker is in one, and has not ended it in deadline_ns); WEFT_ERR_MEMORY; of a
+ *         worker with OSP as weft_server_wait().
  */
 WEFT_EXPORT int weft_server_get_state(struct weft_server *server, struct weft_server_state *state);
 
@@ -487,8 +488,9 @@ WEFT_EXPORT int weft_server_fail(struct weft_server *server, int status, const c
  * Frees it. A worker waits for the end of its last step, second stage included (leave_ns), and
  * takes part in no further one: the others go on without it. With BSP and OSP the weights of those
  * that are left count alone from then on; SSP and DSSP do not wait for it; R2SP leaves its turn
- * out. A step of which only some layers have been announced fails. A server serves on, by its
- * helper or when its context is driven, until all workers have left. NULL is accepted.
+ * out; with ASP and its relatives the share of each, and momentum, stay as for all workers. A step
+ * of which only some layers have been announced fails. A server serves on, by its helper or when
+ * its context is driven, until all workers have left. NULL is accepted.
  * @return WEFT_OK, or what it has failed with; WEFT_ERR_STATE (layers of the step under way had not
  *         been announced: the text names one). It is freed in any case.
  */
