@@ -63,6 +63,32 @@ objects 1
 checks=$((checks + 1))
 grep -q '"ics_fraction":0\.[1-4].*"osp_share":0.5,.*"osp_average":0.5,"osp_correct":"layer"' "$folder/out" ||
     fail "expected a second stage"
+# Algorithm 1: nothing is late until two losses have been told, of epochs of 30 steps; then the more the further the loss
+# has fallen, and no more than there may be.
+for how in '--steps 60' '--steps 90' '--steps 150' '--steps 150 --osp-most 0.2'; do
+    # shellcheck disable=SC2086
+    works train --algorithm osp -n 4 --transport virtual --net L=50,G=0.008 --compute 5 --batch 32 $how --json
+    cat "$folder/out" >>"$folder/auto"
+done
+checks=$((checks + 1))
+python3 - "$folder/auto" <<'END' || fail "expected more to be late as the loss falls"
+import json, sys
+first, second, all, least = (json.loads(line) for line in open(sys.argv[1]))
+assert first['ics_fraction'] == 0 and first['late_layers'] == 0 and first['osp_share'] is None
+assert 0 < second['ics_fraction'] < all['ics_fraction'] and 0.1 < all['ics_fraction'] < 0.8
+assert 0 < least['ics_fraction'] < 0.2
+END
+# What a rank's pushes count: nothing changes where all have as many rows.
+works train --algorithm bsp -n 3 --steps 12 --batch 8 --weights rows --json
+grep -o '"checksum":"[0-9a-f]*"' "$folder/out" >>"$folder/bsp"
+checks=$((checks + 1))
+[ "$(sort -u "$folder/bsp" | wc -l)" -eq 1 ] || fail "expected equal weights of equal counts"
+works train --algorithm bsp -n 3 --steps 12 --batch 8 --shards by-class:3 --json
+grep -o '"checksum":"[0-9a-f]*"' "$folder/out" >"$folder/weights"
+works train --algorithm bsp -n 3 --steps 12 --batch 8 --shards by-class:3 --weights rows --json
+grep -o '"checksum":"[0-9a-f]*"' "$folder/out" >>"$folder/weights"
+checks=$((checks + 1))
+[ "$(sort -u "$folder/weights" | wc -l)" -eq 2 ] || fail "expected weights by rows to count"
 for model in cnn resnet; do
     works train --algorithm $served -n 2 --servers 2 --steps 6 --batch 4 --model $model --channels 4 --json
     objects 6
@@ -88,6 +114,8 @@ wrong "--osp-share: 'most'" train --algorithm osp --osp-share most
 wrong "--osp-average: '1'" train --algorithm osp --osp-average 1
 wrong "--osp-most: 0.5 beside --osp-share 0.2, which is not chosen; expected auto there" train --algorithm osp \
     --osp-share 0.2 --osp-most 0.5
+wrong "--weights: 'some' is unknown; expected one of equal, rows" train --algorithm bsp --weights some
+wrong "--weights: no algorithm of --algorithm uses it; expected bsp" train --weights rows
 wrong "'slowly'" train --algorithm bsp --pushes slowly
 wrong "'mine'" train --algorithm asp --optimiser mine
 works train --algorithm asp,r2sp,osp -n 3 --steps 5 --optimiser servers

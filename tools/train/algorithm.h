@@ -49,6 +49,8 @@ struct train_setup {
     struct weft_context *world;
     int rank;
     int size;
+    /** How many rows of the data it trains on. */
+    size_t rows;
     /** Its tensors stay where they are; the same on all ranks at the start. */
     struct model *model;
     const struct train_options *options;

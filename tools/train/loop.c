@@ -184,6 +184,7 @@ int trainee_join(struct trainee *trainee, const struct train_shards *shards)
                                     options->seed, setup->rank, setup->size);
     train_batches_free(&trainee->batches);
     trainee->batches = batches;
+    setup->rows = batches.count;
     if (status == WEFT_OK)
         status = find_cost(setup);
     return status == WEFT_OK ? prepare_collectives(trainee) : status;

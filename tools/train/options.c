@@ -37,6 +37,7 @@ static const char *const compress_residuals[] = {"default", "none", "kept", NULL
 static const char *const algos[] = {"ring", "reduce-scatter-allgather", NULL};
 static const char *const merge_compresses[] = {"none", "gradiveq", "qsgd", "powersgd", NULL};
 static const char *const pushes[] = {"all", "turns", "paced", NULL};
+static const char *const server_weights[] = {"equal", "rows", NULL};
 static const char *const optimisers[] = {"auto", "servers", "ranks", NULL};
 static const char *const corrections[] = {"end", "layer", NULL};
 static const char *const on_deaths[] = {"go-on", "stop", NULL};
@@ -208,9 +209,11 @@ static const struct cli_option options_table[] = {
      "all", AT(servers.flow), .words = pushes},
     {"optimiser", 0, CLI_CHOICE, "WHERE",
      "who has the momentum where there are servers: the servers, one for all, or the ranks, each "
-     "its "
-     "own; auto: the servers of bsp and osp",
+     "its own; auto: the servers of bsp and osp",
      "auto", AT(servers.optimiser), .words = optimisers},
+    {"weights", 0, CLI_CHOICE, "HOW",
+     "what a rank's pushes count there: equal, or by the rows that it trains on", "equal",
+     AT(servers.weights), .words = server_weights},
     {"osp-share", 0, CLI_TAKE, "SHARE",
      "share of the model's bytes that osp synchronises behind the next step: auto (its Algorithm "
      "1), or 0 to 1",

@@ -115,6 +115,8 @@ struct train_server_options {
         TRAIN_OPTIMISER_SERVERS,
         TRAIN_OPTIMISER_RANKS
     } optimiser;
+    /** What a rank's pushes count. */
+    enum { TRAIN_WEIGHTS_EQUAL, TRAIN_WEIGHTS_ROWS } weights;
     double osp_share;
     double osp_most;
     double osp_average;

@@ -122,6 +122,7 @@ static int check_uses(const struct train_options *options, const struct cli *cli
         {"co-located", USES_SERVERS, served},
         {"pushes", USES_SERVERS, served},
         {"optimiser", USES_SERVERS, served},
+        {"weights", USES_SERVERS, served},
         {"staleness", USES_STALENESS, "ssp or dssp"},
         {"staleness-most", USES_DSSP, "dssp"},
         {"osp-share", USES_OSP, "osp"},

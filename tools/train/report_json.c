@@ -317,13 +317,13 @@ static json_t *served_of(const struct train_options *options,
         return object;
     int failed = move_into(
         object,
-        json_pack("{s:i, s:b, s:s, s:s, s:f, s:f, s:f, s:f}", "servers", servers->count,
+        json_pack("{s:i, s:b, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "servers", servers->count,
                   "co_located", servers->colocated, "pushes",
                   algorithm->sync == WEFT_SERVER_R2SP ? "turns" : pushes[servers->flow],
                   "optimiser", train_servers_update(options, algorithm->sync) ? "servers" : "ranks",
-                  "staleness", served->staleness, "batch_sync_ms",
-                  served->synchronised_seconds * 1e3, "ics_fraction", served->late_share,
-                  "late_layers", served->late_layers));
+                  "weights", servers->weights == TRAIN_WEIGHTS_ROWS ? "rows" : "equal", "staleness",
+                  served->staleness, "batch_sync_ms", served->synchronised_seconds * 1e3,
+                  "ics_fraction", served->late_share, "late_layers", served->late_layers));
     if (algorithm->sync == WEFT_SERVER_SSP || algorithm->sync == WEFT_SERVER_DSSP)
         failed |= move_into(object,
                             json_pack("{s:I}", "staleness_bound", (json_int_t)servers->staleness));

@@ -92,6 +92,8 @@ static int make_server(struct weft_server **server, const struct train_setup *se
     config.optimiser =
         train_servers_update(options, sync) ? WEFT_SERVER_UPDATES : WEFT_WORKER_UPDATES;
     config.flow = options->servers.flow;
+    if (gradients && options->servers.weights == TRAIN_WEIGHTS_ROWS)
+        config.weight = (double)setup->rows;
     if (sync == WEFT_SERVER_SSP || sync == WEFT_SERVER_DSSP)
         config.staleness = options->servers.staleness;
     if (sync == WEFT_SERVER_DSSP)
@@ -253,16 +255,15 @@ static uint64_t dssp_ahead(const struct train_options *options)
 
 /* ---- the tables ---- */
 
+#define SERVED                                                                                     \
+    .serve = serve, .needs_helper = 1, .create = create, .layers = {ready, wait, NULL},            \
+    .stats = statistics, .destroy = destroy
+
 const struct train_algorithm train_bsp = {
     .name = "bsp",
     .summary = "parameter servers: synchronous SGD, gradients pushed layer by layer",
     .sync = WEFT_SERVER_BSP,
-    .serve = serve,
-    .needs_helper = 1,
-    .create = create,
-    .layers = {ready, wait, NULL},
-    .stats = statistics,
-    .destroy = destroy,
+    SERVED,
     .leave = leave_together,
 };
 
@@ -270,12 +271,7 @@ const struct train_algorithm train_asp = {
     .name = "asp",
     .summary = "parameter servers that answer each push at once",
     .sync = WEFT_SERVER_ASP,
-    .serve = serve,
-    .needs_helper = 1,
-    .create = create,
-    .layers = {ready, wait, NULL},
-    .stats = statistics,
-    .destroy = destroy,
+    SERVED,
     .finish = take_last,
 };
 
@@ -283,12 +279,7 @@ const struct train_algorithm train_ssp = {
     .name = "ssp",
     .summary = "the same where nobody is more than --staleness steps ahead of the slowest",
     .sync = WEFT_SERVER_SSP,
-    .serve = serve,
-    .needs_helper = 1,
-    .create = create,
-    .layers = {ready, wait, NULL},
-    .stats = statistics,
-    .destroy = destroy,
+    SERVED,
     .finish = take_last,
     .ahead = ssp_ahead,
 };
@@ -297,12 +288,7 @@ const struct train_algorithm train_dssp = {
     .name = "dssp",
     .summary = "the same with a bound of --staleness to --staleness-most, chosen each time",
     .sync = WEFT_SERVER_DSSP,
-    .serve = serve,
-    .needs_helper = 1,
-    .create = create,
-    .layers = {ready, wait, NULL},
-    .stats = statistics,
-    .destroy = destroy,
+    SERVED,
     .finish = take_last,
     .ahead = dssp_ahead,
 };
@@ -311,12 +297,7 @@ const struct train_algorithm train_r2sp = {
     .name = "r2sp",
     .summary = "parameter servers that answer at once, while ranks push in turns",
     .sync = WEFT_SERVER_R2SP,
-    .serve = serve,
-    .needs_helper = 1,
-    .create = create,
-    .layers = {ready, wait, NULL},
-    .stats = statistics,
-    .destroy = destroy,
+    SERVED,
     .finish = take_last,
     .in_turns = 1,
 };
@@ -326,12 +307,7 @@ const struct train_algorithm train_osp = {
     .summary = "parameter servers: important layers as bsp, the others behind the next step",
     .featured = 1,
     .sync = WEFT_SERVER_OSP,
-    .serve = serve,
-    .needs_helper = 1,
-    .create = create,
-    .layers = {ready, wait, NULL},
-    .stats = statistics,
-    .destroy = destroy,
+    SERVED,
     .epoch = tell_loss,
     .finish = correct,
     .leave = leave_together,
