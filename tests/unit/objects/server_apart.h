@@ -81,7 +81,6 @@ static inline void apart_announce(struct apart *apart, struct weft_server *serve
                                   const struct tensors *tensors, size_t worker, struct draw *draw)
 {
     uint64_t step = weft_server_next(server);
-    weft_dtype_t dtype = tensors->dtype;
     size_t order[JOB_LAYERS];
     shuffle(draw, order, apart->shape.layers);
     for (size_t n = 0; n < apart->shape.layers; n++) {
@@ -90,14 +89,7 @@ static inline void apart_announce(struct apart *apart, struct weft_server *serve
             OK(weft_server_absent(server, l));
             continue;
         }
-        for (size_t i = apart->shape.first[l]; i < apart->shape.first[l + 1]; i++) {
-            double x = piece_get(tensors->x, dtype, i);
-            double g = gradient_of(dtype, apart->seed, worker, step, i, x);
-            if (apart->config.push == WEFT_SERVER_MODELS)
-                piece_put(tensors->x, dtype, i, rounded(dtype, x - 0.25 * g));
-            else
-                piece_put(tensors->g, dtype, i, g);
-        }
+        fill_layer(tensors, apart->config.push == WEFT_SERVER_MODELS, apart->seed, worker, step, l);
         OK(weft_server_ready(server, l));
     }
 }

@@ -173,6 +173,21 @@ static inline double gradient_of(weft_dtype_t dtype, uint64_t seed, size_t worke
     return rounded(dtype, a * rounded(dtype, x - c));
 }
 
+/* What a worker computes of a layer: gradients, or models after a step of their own. */
+static inline void fill_layer(const struct tensors *tensors, int models, uint64_t seed,
+                              size_t worker, uint64_t step, size_t layer)
+{
+    weft_dtype_t dtype = tensors->dtype;
+    for (size_t i = tensors->shape->first[layer]; i < tensors->shape->first[layer + 1]; i++) {
+        double x = piece_get(tensors->x, dtype, i);
+        double g = gradient_of(dtype, seed, worker, step, i, x);
+        if (models)
+            piece_put(tensors->x, dtype, i, rounded(dtype, x - 0.25 * g));
+        else
+            piece_put(tensors->g, dtype, i, g);
+    }
+}
+
 /* The numbers below count in an order of their own. */
 static inline void shuffle(struct draw *draw, size_t *order, size_t count)
 {

@@ -48,20 +48,6 @@ static inline double rate_of(const struct story *story, uint64_t step)
 
 /* ---- a worker ---- */
 
-static inline void fill_layer(const struct story *story, const struct tensors *tensors,
-                              size_t worker, uint64_t step, size_t layer)
-{
-    int models = story->config.push == WEFT_SERVER_MODELS;
-    for (size_t i = story->shape.first[layer]; i < story->shape.first[layer + 1]; i++) {
-        double x = piece_get(tensors->x, tensors->dtype, i);
-        double g = gradient_of(tensors->dtype, story->seed, worker, step, i, x);
-        if (models)
-            piece_put(tensors->x, tensors->dtype, i, rounded(tensors->dtype, x - 0.25 * g));
-        else
-            piece_put(tensors->g, tensors->dtype, i, g);
-    }
-}
-
 static inline void announce_all(struct story *story, struct weft_server *server,
                                 struct weft_context *context, const struct tensors *tensors,
                                 size_t worker, struct draw *draw)
@@ -76,7 +62,8 @@ static inline void announce_all(struct story *story, struct weft_server *server,
             OK(weft_server_absent(server, order[i]));
             continue;
         }
-        fill_layer(story, tensors, worker, step, order[i]);
+        fill_layer(tensors, story->config.push == WEFT_SERVER_MODELS, story->seed, worker, step,
+                   order[i]);
         OK(weft_server_ready(server, order[i]));
     }
     for (size_t l = 0; l < story->shape.layers; l++) {

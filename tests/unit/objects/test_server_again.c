@@ -78,11 +78,8 @@ static void take_step(struct training *training, struct weft_server *server,
     size_t worker = (size_t)weft_context_rank(context);
     int r2sp = training->config.sync == WEFT_SERVER_R2SP;
     OK(weft_context_sleep(context, r2sp ? 0 : 200000 * (uint64_t)worker));
-    for (size_t i = 0; i < training->shape.elements; i++) {
-        double x = piece_get(tensors->x, tensors->dtype, i);
-        piece_put(tensors->g, tensors->dtype, i,
-                  gradient_of(tensors->dtype, training->seed, worker, step, i, x));
-    }
+    for (size_t l = 0; l < training->shape.layers; l++)
+        fill_layer(tensors, 0, training->seed, worker, step, l);
     OK(weft_server_tell_loss(server, 1.0 / (double)(1 + step)));
     OK(weft_server_step(server, NULL));
     training->x[worker][step] = calloc(training->shape.elements + 1, sizeof(double));
