@@ -12,6 +12,8 @@ enum { TOGETHER_STEPS = 9 };
 struct told {
     double *x[TOGETHER_STEPS]; /* the model after each step */
     unsigned char late[TOGETHER_STEPS][JOB_LAYERS];
+    /* Late, and what the servers have all the same, by the version that it had behind its wait. */
+    unsigned char corrected[TOGETHER_STEPS][JOB_LAYERS];
     double *last; /* after the last correction */
     double rate;
 };
@@ -28,7 +30,7 @@ struct story {
     int pauses;      /* 1: some workers are slow */
     int rates;       /* 1: the rate changes */
     struct told told[JOB_WORKERS];
-    size_t late_layers;
+    size_t late_layers, corrected_layers; /* with elements */
 };
 
 static inline int is_absent(const struct story *story, size_t worker, uint64_t step, size_t layer)
@@ -47,6 +49,33 @@ static inline double rate_of(const struct story *story, uint64_t step)
 }
 
 /* ---- a worker ---- */
+
+/* What is late is as the servers have it, or as it was predicted, and says which. */
+static inline void note_version(struct story *story, struct weft_server *server, size_t worker,
+                                uint64_t step, size_t layer)
+{
+    struct told *told = &story->told[worker];
+    uint64_t version = weft_server_layer_version(server, layer);
+    int corrected = told->late[step][layer] && version == step + 1;
+    CHECK(!corrected || story->config.osp_correction == WEFT_OSP_BEFORE_LAYER);
+    CHECK(version == (told->late[step][layer] && !corrected ? step : step + 1));
+    told->corrected[step][layer] = (unsigned char)corrected;
+}
+
+static inline void wait_all(struct story *story, struct weft_server *server,
+                            struct weft_context *context, size_t worker, struct draw *draw)
+{
+    size_t order[JOB_LAYERS];
+    uint64_t step = weft_server_next(server);
+    shuffle(draw, order, story->shape.layers);
+    for (size_t i = 0; i < story->shape.layers; i++) {
+        if (story->pauses && draw_below(draw, 4) == 0)
+            OK(weft_context_sleep(context, draw_below(draw, 400000)));
+        OK(weft_server_wait(server, order[i]));
+        if (story->config.sync == WEFT_SERVER_OSP || i + 1 == story->shape.layers)
+            note_version(story, server, worker, step, order[i]);
+    }
+}
 
 static inline void announce_all(struct story *story, struct weft_server *server,
                                 struct weft_context *context, const struct tensors *tensors,
@@ -70,9 +99,7 @@ static inline void announce_all(struct story *story, struct weft_server *server,
         story->told[worker].late[step][l] = (unsigned char)weft_server_layer_late(server, l);
         CHECK(weft_server_layer_late(server, l) == 0 || story->config.sync == WEFT_SERVER_OSP);
     }
-    shuffle(draw, order, story->shape.layers);
-    for (size_t i = 0; i < story->shape.layers; i++)
-        OK(weft_server_wait(server, order[i]));
+    wait_all(story, server, context, worker, draw);
 }
 
 static inline void check_result(const struct story *story, struct weft_server *server,
@@ -292,10 +319,8 @@ static inline void judge_element(const struct story *story, size_t at, size_t la
             const struct told *told = &story->told[w];
             int late = told->late[step][layer];
             double predicted = rounded(e.dtype, before + prediction(story, &e, w, step));
-            e.x[w] = late && !corrects(story, w, step) ? predicted : e.is;
-            if (late && story->config.osp_correction == WEFT_OSP_BEFORE_LAYER &&
-                told->x[step][at] == e.is)
-                e.x[w] = e.is;
+            late &= !told->corrected[step][layer] && !corrects(story, w, step);
+            e.x[w] = late ? predicted : e.is;
             compare(story, w, step, at, told->x[step][at], e.x[w]);
         }
     }
@@ -308,14 +333,16 @@ static inline void judge_story(struct story *story)
     for (size_t l = 0; l < story->shape.layers; l++)
         for (size_t i = story->shape.first[l]; i < story->shape.first[l + 1]; i++)
             judge_element(story, i, l);
-    story->late_layers = 0;
+    story->late_layers = story->corrected_layers = 0;
     for (size_t w = 0; w < story->workers; w++) {
         struct told *told = &story->told[w];
         CHECK(memcmp(told->late, story->told[0].late, sizeof told->late) == 0);
         for (int t = 0; t < story->steps; t++) {
             free(told->x[t]);
-            for (size_t l = 0; l < story->shape.layers; l++)
+            for (size_t l = 0; l < story->shape.layers; l++) {
                 story->late_layers += told->late[t][l];
+                story->corrected_layers += told->corrected[t][l];
+            }
         }
         free(told->last);
     }

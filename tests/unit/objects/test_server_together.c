@@ -141,13 +141,22 @@ Test(server_together, osp_with_some_layers_late, .timeout = 60)
     cr_assert_gt(late, 1000);
 }
 
-/* What is corrected before a layer is used is what the servers have, or what was predicted. */
+/* A late layer is what the servers have, or what was predicted, as a whole: its version says which.
+ * Both happen. */
 Test(server_together, osp_corrects_before_the_layer)
 {
-    for (uint64_t seed = 1; seed <= 150; seed++) {
-        struct story story = osp_story(seed, 1);
+    size_t late = 0, corrected = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct story story = osp_story(seed, seed % 2 ? 1 : 0.6);
         story.config.osp_correction = WEFT_OSP_BEFORE_LAYER;
+        story.pauses = 1;
         story.config.osp_average = seed % 3 ? 0 : 0.5;
+        story.corrections = seed % 4 == 0;
+        story.absences = seed % 5 == 0;
         tell(&story);
+        late += story.late_layers;
+        corrected += story.corrected_layers;
     }
+    cr_assert_gt(corrected, 1000, "%zu of %zu", corrected, late);
+    cr_assert_gt(late - corrected, 1000, "%zu of %zu", corrected, late);
 }
