@@ -382,6 +382,9 @@ static inline struct story new_story(uint64_t seed, size_t workers)
     story.ranks =
         (int)workers + (story.config.place == WEFT_SERVER_APART ? story.config.servers : 0);
     story.config.split_bytes = draw_below(&draw, 2) ? 1 + draw_below(&draw, 300) : 0;
+    /* Of an element on, but not of thousands of pieces. */
+    story.config.merge_bytes =
+        draw_below(&draw, 2) ? 1 + story.shape.elements / 16 + draw_below(&draw, 300) : 0;
     story.config.momentum = draw_below(&draw, 2) ? 0.9 : 0;
     story.config.flow = (weft_server_flow_t)draw_below(&draw, 3);
     story.config.turns = (int)draw_below(&draw, 3);

@@ -43,6 +43,7 @@ Test(server_together, bsp_of_large_layers)
         story.shape = shape_of(counts, 5);
         story.steps = 3;
         story.config.split_bytes = seed % 3 ? 0 : SIZE_MAX;
+        story.config.merge_bytes = seed % 2 ? 0 : 30000;
         story.config.segment_bytes = 50000;
         tell(&story);
     }
