@@ -35,8 +35,9 @@ struct apart {
     struct shape shape;
     uint64_t slow_ns;
     int absences;
-    uint64_t ahead; /* of who begins a step, the most */
-    uint64_t waits; /* steps that began late */
+    uint64_t ahead;     /* of who begins a step, the most */
+    uint64_t staleness; /* of a push, the most */
+    int leave_early;    /* 1: workers take unequal numbers of steps */
     struct apart_worker told[JOB_WORKERS];
 };
 
@@ -94,6 +95,22 @@ static inline void apart_announce(struct apart *apart, struct weft_server *serve
     }
 }
 
+/* docs/servers.md: updates of others between a pull and the push that is computed on it. */
+static inline void check_staleness(const struct apart *apart, uint64_t staleness, int first)
+{
+    const struct weft_server_config *config = &apart->config;
+    uint64_t others = apart->workers - 1;
+    if (config->sync == WEFT_SERVER_SSP)
+        CHECK(staleness <= (2 * config->staleness + 1) * others);
+    if (config->sync == WEFT_SERVER_DSSP)
+        CHECK(staleness <= (2 * config->staleness_most + 1) * others);
+    if (config->sync == WEFT_SERVER_R2SP && apart->shape.elements) {
+        CHECK(staleness <= others);
+        CHECK(apart->leave_early || first || staleness == others);
+    }
+    CHECK(apart->workers > 1 || staleness == 0);
+}
+
 static inline void apart_note(struct apart *apart, struct weft_server *server,
                               const struct tensors *tensors, struct apart_worker *me)
 {
@@ -103,6 +120,9 @@ static inline void apart_note(struct apart *apart, struct weft_server *server,
     CHECK(result.version > me->versions[me->taken]);
     for (size_t l = 0; l < apart->shape.layers; l++)
         CHECK(weft_server_layer_version(server, l) == result.version);
+    check_staleness(apart, result.staleness, me->taken == 0);
+    if (result.staleness > apart->staleness)
+        apart->staleness = result.staleness;
     me->places[me->taken] = me->versions[me->taken] + result.staleness + 1;
     CHECK(me->places[me->taken] <= result.version);
     if (apart->config.sync == WEFT_SERVER_ASP || apart->config.sync == WEFT_SERVER_R2SP)
@@ -341,6 +361,7 @@ static inline struct apart new_apart(uint64_t seed, weft_server_sync_t sync)
         apart.told[w].weight = equal ? 2 : 1 + draw_below(&draw, 4);
         apart.told[w].steps = unequal_steps ? (int)draw_below(&draw, APART_STEPS) : 6;
     }
+    apart.leave_early = unequal_steps;
     return apart;
 }
 
