@@ -186,15 +186,16 @@ int weft__server_came(struct weft_call *call)
     struct host *host = &server->host;
     size_t w = weft__server_id(call, 0), mine = weft__server_id(call, 1);
     size_t cell = weft__server_cell(server, mine, w);
-    uint64_t bytes = call->arguments[2].count * server->element;
+    const struct part *part = &server->parts[host->parts[mine].part];
     if (server->broken)
         return WEFT_ERR_CANCELLED;
+    /* All of it has come, or nothing: what is told is how long its first segment was. */
     host->empty[cell] = call->arguments[2].count == 0;
+    uint64_t bytes = host->empty[cell] ? 0 : part->is.count * server->element;
     atomic_fetch_add_explicit(&host->received, bytes, memory_order_relaxed);
     if (measures(server))
-        weft__server_measure(
-            server, is_late(&host->guests[w], server->parts[host->parts[mine].part].is.layer),
-            (int)w == server->rank ? 0 : bytes);
+        weft__server_measure(server, is_late(&host->guests[w], part->is.layer),
+                             (int)w == server->rank ? 0 : bytes);
     if (host->guests[w].to_come && --host->guests[w].to_come == 0)
         leave_turn(server, w);
     if (!weft__server_merges(server))

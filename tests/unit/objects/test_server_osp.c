@@ -225,6 +225,8 @@ Test(server_osp, goodput_and_computing_are_measured)
         osp.shape = shape_of(counts, 4);
         osp.workers = workers;
         osp.config.servers = 1;
+        osp.config.flow = workers == 2 ? WEFT_SERVER_PACED : WEFT_SERVER_AT_ONCE;
+        osp.config.window = 4;
         osp.ranks = workers + 1;
         osp.sleep_ns = 7000000;
         for (int t = 0; t < STEPS; t++)
