@@ -263,10 +263,11 @@ struct weft_server_result {
     size_t late_layers;
 };
 
-/** Counted on this rank since its creation, or since the checkpoint that it goes on from. */
+/** Counted on this rank since its creation. Who goes on from a checkpoint goes on counting. */
 struct weft_server_stats {
     size_t struct_size;
-    /** As a worker: steps, and sums over them of what weft_server_result has. */
+    /** As a worker: steps, and sums over them of what weft_server_result has, or the most. Waits of
+     *  calls between steps count as well. Pushed bytes are those of layers that are not absent. */
     uint64_t steps;
     uint64_t staleness;
     uint64_t staleness_most;
@@ -280,7 +281,8 @@ struct weft_server_stats {
     uint64_t overrun_ns;
     /** NaNs and infinities in gradients that were refused. */
     uint64_t nans;
-    /** As a server: updates that were applied, pushes that came, bytes in and out. */
+    /** As a server: updates that were applied, pushes that came (a worker's step each), bytes of
+     *  the model in and out. */
     uint64_t updates;
     uint64_t pushes;
     uint64_t received_bytes;

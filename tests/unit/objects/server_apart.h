@@ -25,6 +25,7 @@ struct apart_worker {
     uint64_t versions[APART_STEPS + 1]; /* of its pulls; the first: of what it began with */
     uint64_t places[APART_STEPS];       /* of its pushes */
     double *x[APART_STEPS];
+    struct worker_counts counts;
 };
 
 struct apart {
@@ -39,6 +40,7 @@ struct apart {
     uint64_t staleness; /* of a push, the most */
     int leave_early;    /* 1: workers take unequal numbers of steps */
     struct apart_worker told[JOB_WORKERS];
+    struct counts counts;
 };
 
 static inline int apart_absent(const struct apart *apart, size_t worker, uint64_t step,
@@ -91,6 +93,7 @@ static inline void apart_announce(struct apart *apart, struct weft_server *serve
             continue;
         }
         fill_layer(tensors, apart->config.push == WEFT_SERVER_MODELS, apart->seed, worker, step, l);
+        count_pushed(&apart->told[worker].counts, tensors, l);
         OK(weft_server_ready(server, l));
     }
 }
@@ -116,6 +119,7 @@ static inline void apart_note(struct apart *apart, struct weft_server *server,
 {
     struct weft_server_result result = {.struct_size = sizeof result};
     OK(weft_server_get_result(server, &result));
+    count_result(&me->counts, &result);
     CHECK(result.step == (uint64_t)me->taken);
     CHECK(result.version > me->versions[me->taken]);
     for (size_t l = 0; l < apart->shape.layers; l++)
@@ -174,6 +178,7 @@ static inline int play_apart(struct weft_context *context, void *user)
     } else {
         OK(weft_server_serve(server, WEFT_NEVER));
     }
+    collect_counts(&apart->counts, server, &apart->told[rank].counts, 0);
     OK(weft_server_get_stats(server, &stats));
     if (config.sync == WEFT_SERVER_SSP)
         CHECK(stats.ahead_most <= config.staleness + 1);
@@ -328,6 +333,10 @@ static inline void tell_apart(struct apart *apart)
         abort();
     }
     judge_apart(apart);
+    if (apart->ranks > (int)apart->workers)
+        judge_counts(&apart->counts, &apart->config,
+                     apart->shape.elements * weft_dtype_size(apart->config.dtype),
+                     apart->absences ? UINT64_MAX : apart->counts.steps);
 }
 
 static inline struct apart new_apart(uint64_t seed, weft_server_sync_t sync)

@@ -200,6 +200,94 @@ static inline void shuffle(struct draw *draw, size_t *order, size_t count)
     }
 }
 
+/* ---- counts ---- */
+
+/* What a worker has been told of its steps, and what it has pushed. */
+struct worker_counts {
+    uint64_t steps, staleness, staleness_most, synchronised_ns, waited_ns, late_bytes;
+    uint64_t pushed_bytes;
+};
+
+/* Those of all workers, and what every server says. */
+struct counts {
+    uint64_t steps, pushed_bytes;
+    struct weft_server_stats servers[JOB_WORKERS];
+};
+
+static inline void count_result(struct worker_counts *counts,
+                                const struct weft_server_result *result)
+{
+    counts->steps++;
+    counts->staleness += result->staleness;
+    if (result->staleness > counts->staleness_most)
+        counts->staleness_most = result->staleness;
+    counts->synchronised_ns += result->synchronised_ns;
+    counts->waited_ns += result->waited_ns;
+    counts->late_bytes += result->late_bytes;
+}
+
+static inline void count_pushed(struct worker_counts *counts, const struct tensors *tensors,
+                                size_t layer)
+{
+    const struct shape *shape = tensors->shape;
+    counts->pushed_bytes +=
+        (shape->first[layer + 1] - shape->first[layer]) * weft_dtype_size(tensors->dtype);
+}
+
+/* `between`: it may have waited between its steps, too. */
+static inline void check_worker_counts(const struct worker_counts *counts,
+                                       const struct weft_server_stats *stats, int between)
+{
+    CHECK(stats->steps == counts->steps);
+    CHECK(stats->staleness == counts->staleness);
+    CHECK(stats->staleness_most == counts->staleness_most);
+    CHECK(stats->synchronised_ns == counts->synchronised_ns);
+    CHECK(stats->waited_ns == counts->waited_ns ||
+          (between && stats->waited_ns > counts->waited_ns));
+    CHECK(stats->late_bytes == counts->late_bytes);
+    CHECK(stats->pushed_bytes == counts->pushed_bytes);
+    CHECK(stats->nans == 0);
+}
+
+/* Of a rank, at its end. */
+static inline void collect_counts(struct counts *counts, struct weft_server *server,
+                                  const struct worker_counts *worker, int between)
+{
+    struct weft_server_stats stats = {.struct_size = sizeof stats};
+    OK(weft_server_get_stats(server, &stats));
+    if (weft_server_is_worker(server)) {
+        check_worker_counts(worker, &stats, between);
+        counts->steps += worker->steps;
+        counts->pushed_bytes += worker->pushed_bytes;
+    } else {
+        CHECK(stats.steps == 0 && stats.pushed_bytes == 0 && stats.waited_ns == 0);
+        counts->servers[weft_server_index(server)] = stats;
+    }
+}
+
+/* Of servers apart, which have seen the end of all workers: each byte has come once, and all of the
+ * model has gone to every worker in every step. `updates`: on each that has something of the model;
+ * UINT64_MAX: not known. */
+static inline void judge_counts(const struct counts *counts,
+                                const struct weft_server_config *config, size_t model_bytes,
+                                uint64_t updates)
+{
+    uint64_t received = 0, sent = 0;
+    size_t servers = config->servers ? (size_t)config->servers : 1;
+    if (config->place != WEFT_SERVER_APART)
+        return;
+    for (size_t k = 0; k < servers; k++) {
+        const struct weft_server_stats *stats = &counts->servers[k];
+        int holds = stats->sent_bytes > 0;
+        received += stats->received_bytes;
+        sent += stats->sent_bytes;
+        CHECK(stats->pushes == (k == 0 || holds ? counts->steps : 0));
+        CHECK(updates == UINT64_MAX || stats->updates == (holds ? updates : 0));
+    }
+    CHECK(received == counts->pushed_bytes);
+    CHECK(sent == counts->steps * model_bytes);
+}
+
 /* ---- networks ---- */
 
 /* Delays, pauses, signals that come twice, everything in any order. */

@@ -15,7 +15,7 @@ struct told {
     /* Late, and what the servers have all the same, by the version that it had behind its wait. */
     unsigned char corrected[TOGETHER_STEPS][JOB_LAYERS];
     double *last; /* after the last correction */
-    double rate;
+    struct worker_counts counts;
 };
 
 struct story {
@@ -30,6 +30,7 @@ struct story {
     int pauses;      /* 1: some workers are slow */
     int rates;       /* 1: the rate changes */
     struct told told[JOB_WORKERS];
+    struct counts counts;
     size_t late_layers, corrected_layers; /* with elements */
 };
 
@@ -93,6 +94,7 @@ static inline void announce_all(struct story *story, struct weft_server *server,
         }
         fill_layer(tensors, story->config.push == WEFT_SERVER_MODELS, story->seed, worker, step,
                    order[i]);
+        count_pushed(&story->told[worker].counts, tensors, order[i]);
         OK(weft_server_ready(server, order[i]));
     }
     for (size_t l = 0; l < story->shape.layers; l++) {
@@ -102,12 +104,13 @@ static inline void announce_all(struct story *story, struct weft_server *server,
     wait_all(story, server, context, worker, draw);
 }
 
-static inline void check_result(const struct story *story, struct weft_server *server,
-                                size_t worker, uint64_t step)
+static inline void check_result(struct story *story, struct weft_server *server, size_t worker,
+                                uint64_t step)
 {
     struct weft_server_result result = {.struct_size = sizeof result};
     size_t element = weft_dtype_size(story->config.dtype), late = 0, bytes = 0;
     OK(weft_server_get_result(server, &result));
+    count_result(&story->told[worker].counts, &result);
     CHECK(result.step == step && result.version == step + 1);
     CHECK(weft_server_next(server) == step + 1);
     for (size_t l = 0; l < story->shape.layers; l++) {
@@ -160,7 +163,6 @@ static inline int play_story(struct weft_context *context, void *user)
     struct story *story = user;
     struct weft_server *server = NULL;
     struct weft_server_config config = story->config;
-    struct weft_server_stats stats = {.struct_size = sizeof stats};
     struct tensors tensors;
     int rank = weft_context_rank(context);
     tensors_make(&tensors, &story->shape, config.dtype);
@@ -176,11 +178,8 @@ static inline int play_story(struct weft_context *context, void *user)
         work(story, server, context, &tensors);
     else
         OK(weft_server_serve(server, WEFT_NEVER));
-    OK(weft_server_get_stats(server, &stats));
-    if (weft_server_is_worker(server))
-        CHECK(stats.steps == (uint64_t)story->steps);
-    if (weft_server_index(server) == 0 && story->shape.elements && !weft_server_is_worker(server))
-        CHECK(stats.updates == (uint64_t)story->steps);
+    collect_counts(&story->counts, server, rank < JOB_WORKERS ? &story->told[rank].counts : NULL,
+                   config.sync == WEFT_SERVER_OSP);
     OK(weft_server_destroy(server));
     tensors_free(&tensors);
     return WEFT_OK;
@@ -359,6 +358,7 @@ static inline void tell(struct story *story)
     story->workers = (size_t)(story->ranks - (both ? 0 : given->servers ? given->servers : 1));
     CHECK(story->workers <= JOB_WORKERS && story->steps <= TOGETHER_STEPS);
     memset(story->told, 0, sizeof story->told);
+    memset(&story->counts, 0, sizeof story->counts);
     int status = weft_virtual_run(story->ranks, &config, play_story, story);
     if (status) {
         fprintf(stderr, "seed %llu, %d ranks: %s: %s\n", (unsigned long long)story->seed,
@@ -366,6 +366,11 @@ static inline void tell(struct story *story)
         abort();
     }
     judge_story(story);
+    if (!both) {
+        size_t bytes = story->shape.elements * weft_dtype_size(given->dtype);
+        CHECK(story->counts.steps == story->workers * (uint64_t)story->steps);
+        judge_counts(&story->counts, given, bytes, (uint64_t)story->steps);
+    }
 }
 
 static inline struct story new_story(uint64_t seed, size_t workers)
