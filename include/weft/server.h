@@ -321,7 +321,8 @@ struct weft_server_state {
     const uint64_t *clocks;
     size_t clock_count;
     uint64_t version;
-    /** Of a worker: how many updates are in what it has last pulled; 0: as many as servers had. */
+    /** Of a worker: how many updates are in what it has last pulled; 0: as many as servers had, but
+     *  where it has taken no step and others have. */
     uint64_t pulled_version;
     /** Of a worker that has the optimiser: v, tensor after tensor. Else NULL. */
     const void *worker_velocity;

@@ -227,6 +227,17 @@ void weft__server_restore(struct weft_server *server)
         restore_worker(server, state);
 }
 
+/* Updates in what a worker has last pulled. A state that does not say it has 0, and so has that of
+ * a worker which has pulled nothing yet, where others have. */
+static uint64_t pulled_by(const struct weft_server *server, size_t worker)
+{
+    uint64_t begun = 0;
+    for (size_t w = 0; w < server->workers; w++)
+        begun |= server->steps[w];
+    int none = begun && !server->steps[worker];
+    return server->pulled[worker] || none ? server->pulled[worker] : server->host.updates;
+}
+
 int weft__server_agree_steps(const char *who, struct weft_server *server)
 {
     struct host *host = &server->host;
@@ -247,7 +258,7 @@ int weft__server_agree_steps(const char *who, struct weft_server *server)
                                   who, w, (unsigned long long)state->clocks[w], w,
                                   (unsigned long long)server->steps[w]);
         guest->clock = server->steps[w];
-        guest->pulled = server->pulled[w] ? server->pulled[w] : host->updates;
+        guest->pulled = pulled_by(server, w);
         host->ranked = server->steps[w];
         if (!host->turn_of && server->steps[w] < server->steps[0])
             host->turn_of = w; /* R2SP: those before it have had their turns in this round */
