@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parameter servers that go on from a checkpoint: bit by bit as if nothing had happened. Two
- * trainings on virtual ranks of the same draws, of which one is put away and made anew after every
- * step at which all workers are as far. */
+/* Parameter servers that go on from a checkpoint: as if nothing had happened, in every bit of the
+ * models, in versions, staleness, counts and in the state at the end. Two trainings on virtual
+ * ranks of the same draws, of which one is put away and made anew after every step at which all
+ * workers are as far. */
 #include <criterion/criterion.h>
 
 #include "server_job.h"
@@ -16,6 +17,10 @@ struct training {
     int cuts;   /* a bit each: put away after that step */
     int before; /* workers that take a step before it is put away in the middle; 0: it is not */
     double *x[RANKS][STEPS];
+    struct weft_server_result results[RANKS][STEPS];
+    uint64_t versions[RANKS][STEPS][MOST_LAYERS];
+    struct weft_server_state last[RANKS]; /* pointers are borrowed, and over */
+    uint64_t clocks[RANKS][RANKS];
     int met;  /* who has come to the meeting under way */
     int late; /* layers that were pending at a cut */
 };
@@ -76,12 +81,18 @@ static void take_step(struct training *training, struct weft_server *server,
 {
     uint64_t step = weft_server_next(server);
     size_t worker = (size_t)weft_context_rank(context);
-    int r2sp = training->config.sync == WEFT_SERVER_R2SP;
-    OK(weft_context_sleep(context, r2sp ? 0 : 200000 * (uint64_t)worker));
+    /* There are turns where there is something to push. */
+    int turns = training->config.sync == WEFT_SERVER_R2SP && training->shape.elements;
+    OK(weft_context_sleep(context, turns ? 0 : 200000 * (uint64_t)worker));
     for (size_t l = 0; l < training->shape.layers; l++)
         fill_layer(tensors, 0, training->seed, worker, step, l);
     OK(weft_server_tell_loss(server, 1.0 / (double)(1 + step)));
-    OK(weft_server_step(server, NULL));
+    struct weft_server_result *result = &training->results[worker][step];
+    result->struct_size = sizeof *result;
+    OK(weft_server_step(server, result));
+    CHECK(training->shape.layers <= MOST_LAYERS);
+    for (size_t l = 0; l < training->shape.layers; l++)
+        training->versions[worker][step][l] = weft_server_layer_version(server, l);
     training->x[worker][step] = calloc(training->shape.elements + 1, sizeof(double));
     CHECK(training->x[worker][step]);
     tensors_read(tensors, training->x[worker][step]);
@@ -143,6 +154,22 @@ static struct weft_server *put_away(struct training *training, struct weft_serve
     return server;
 }
 
+/* All have taken their last step. */
+static void keep_last(struct training *training, struct weft_server *server,
+                      struct weft_context *context)
+{
+    int rank = weft_context_rank(context);
+    struct weft_server_state *last = &training->last[rank];
+    last->struct_size = sizeof *last;
+    if (weft_server_is_worker(server))
+        OK(weft_server_get_state(server, last));
+    meet(training, context, training->ranks);
+    OK(weft_server_get_state(server, last));
+    for (size_t w = 0; last->clocks && w < last->clock_count; w++)
+        training->clocks[rank][w] = last->clocks[w];
+    meet(training, context, training->ranks);
+}
+
 static int train(struct weft_context *context, void *user)
 {
     struct training *training = user;
@@ -166,6 +193,7 @@ static int train(struct weft_context *context, void *user)
         else
             meet(training, context, training->ranks);
     }
+    keep_last(training, server, context);
     OK(weft_server_destroy(server));
     tensors_free(&tensors);
     return WEFT_OK;
@@ -205,6 +233,50 @@ static struct training new_training(uint64_t seed, weft_server_sync_t sync)
     return training;
 }
 
+/* But for times, which depend on what a creation takes. */
+static void compare_stats(const struct weft_server_stats *whole,
+                          const struct weft_server_stats *parts)
+{
+    cr_assert_eq(parts->steps, whole->steps);
+    cr_assert_eq(parts->staleness, whole->staleness);
+    cr_assert_eq(parts->staleness_most, whole->staleness_most);
+    cr_assert_eq(parts->pushed_bytes, whole->pushed_bytes);
+    cr_assert_eq(parts->late_bytes, whole->late_bytes);
+    cr_assert_eq(parts->nans, whole->nans);
+    cr_assert_eq(parts->updates, whole->updates);
+    cr_assert_eq(parts->pushes, whole->pushes);
+    cr_assert_eq(parts->received_bytes, whole->received_bytes);
+    cr_assert_eq(parts->sent_bytes, whole->sent_bytes);
+    cr_assert_eq(parts->ahead_most, whole->ahead_most);
+}
+
+static void compare_ranks(const struct training *whole, const struct training *parts, int rank)
+{
+    const struct weft_server_state *a = &whole->last[rank], *b = &parts->last[rank];
+    for (int t = 0; t < STEPS && rank < whole->workers; t++) {
+        const struct weft_server_result *is = &parts->results[rank][t];
+        const struct weft_server_result *expected = &whole->results[rank][t];
+        cr_assert_eq(is->step, (uint64_t)t);
+        cr_assert_eq(is->version, expected->version);
+        cr_assert_eq(is->staleness, expected->staleness, "seed %d, rank %d, step %d",
+                     (int)whole->seed, rank, t);
+        cr_assert_eq(is->late_bytes, expected->late_bytes);
+        for (size_t l = 0; l < whole->shape.layers; l++)
+            cr_assert_eq(parts->versions[rank][t][l], whole->versions[rank][t][l],
+                         "seed %d, rank %d, step %d, layer %zu", (int)whole->seed, rank, t, l);
+    }
+    cr_assert_eq(b->next, a->next);
+    cr_assert_eq(b->version, a->version);
+    cr_assert_eq(b->pulled_version, a->pulled_version);
+    cr_assert_eq(b->element_count, a->element_count);
+    cr_assert_eq(b->clock_count, a->clock_count);
+    for (size_t w = 0; w < a->clock_count; w++)
+        cr_assert_eq(parts->clocks[rank][w], whole->clocks[rank][w]);
+    cr_assert_eq(b->first_loss, a->first_loss);
+    cr_assert_eq(b->loss, a->loss);
+    compare_stats(&a->stats, &b->stats);
+}
+
 static int tell(weft_server_sync_t sync, uint64_t seed)
 {
     struct weft_virtual_config config;
@@ -221,6 +293,8 @@ static int tell(weft_server_sync_t sync, uint64_t seed)
                  (int)seed, weft_error_text());
     cr_assert_eq(weft_virtual_run(parts.ranks, &config, train, &parts), WEFT_OK, "seed %d: %s",
                  (int)seed, weft_error_text());
+    for (int r = 0; r < whole.ranks; r++)
+        compare_ranks(&whole, &parts, r);
     for (int w = 0; w < whole.workers; w++)
         for (int t = 0; t < STEPS; t++) {
             for (size_t i = 0; i < whole.shape.elements; i++)
