@@ -384,3 +384,47 @@ Test(server_misuse, states_that_do_not_fit_are_refused)
     cr_assert_eq(weft_virtual_run(3, &config, refuse_states, NULL), WEFT_OK, "%s",
                  weft_error_text());
 }
+
+/* Workers that hold back different layers would wait for each other. What is to be corrected is
+ * each worker's own matter. */
+static int differ_in_late(struct weft_context *context, void *user)
+{
+    static const unsigned char late[][LAYERS] = {{1, 0, 0}, {0, 0, 1}, {3, 0, 2}, {1, 2, 0}};
+    float numbers[6] = {0};
+    struct bench bench;
+    struct weft_server *server = NULL;
+    struct weft_server_state state = {.struct_size = sizeof state, .pulled = numbers};
+    int rank = weft_context_rank(context);
+    (void)user;
+    bench_init(&bench);
+    bench.config.sync = WEFT_SERVER_OSP;
+    bench.config.state = &state;
+    for (int i = 0; i < 2; i++) {
+        state.late = late[rank ? i : !i];
+        CHECK_STATUS(weft_server_create(&server, context, &bench.config), WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "do not agree about the late layers of config->state, as "
+                                      "bits: rank 0 has ");
+        CHECK_TEXT(weft_error_text(), ", rank 1 has ");
+        CHECK(!server);
+    }
+    state.late = rank < 2 ? late[2 + rank] : late[1]; /* of a server alone it is nothing */
+    OK(weft_server_create(&server, context, &bench.config));
+    for (size_t l = 0; rank < 2 && l < LAYERS; l++)
+        CHECK(weft_server_layer_late(server, l) == (l == 0));
+    for (int t = 0; rank < 2 && t < 3; t++)
+        OK(weft_server_step(server, NULL));
+    OK(weft_server_destroy(server));
+    bench.config.sync = WEFT_SERVER_BSP; /* which has none */
+    state.late = late[rank % 2];
+    OK(weft_server_create(&server, context, &bench.config));
+    OK(weft_server_destroy(server));
+    tensors_free(&bench.tensors);
+    return WEFT_OK;
+}
+
+Test(server_misuse, states_whose_late_layers_differ_are_refused)
+{
+    struct weft_virtual_config config = with_seed(1);
+    cr_assert_eq(weft_virtual_run(3, &config, differ_in_late, NULL), WEFT_OK, "%s",
+                 weft_error_text());
+}
