@@ -116,6 +116,8 @@ static void set_timer(struct weft__virtual_rank *rank)
     weft__ticks_t until = rank->engine_until;
     if (rank->state == WEFT__V_BLOCKED && rank->until < until)
         until = rank->until;
+    if (until < rank->world->now) /* the rank has paused */
+        until = rank->world->now;
     if (until >= rank->timer_at)
         return;
     rank->timer_at = until;
