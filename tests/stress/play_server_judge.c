@@ -273,8 +273,8 @@ static struct range allowed(const struct judge *judge, int rank, int step, int o
         range.least = taken;
     if (range.least < 0)
         range.least = 0;
-    if (range.most > taken + 1)
-        range.most = taken + 1;
+    if (range.most > taken + (taken < PLAY_STEPS))
+        range.most = taken + (taken < PLAY_STEPS);
     return range;
 }
 
