@@ -104,8 +104,8 @@ static int explains(const struct play_object *object, const struct play_event *e
         return object->deadline_ns && is_late(report->status, text) &&
                (names(text, -1) || lists(text));
     case PLAY_MEMORY:
-        if (rank == event->victim && is_late(report->status, text))
-            return 1; /* what could not be allocated is the report */
+        if (rank == event->victim && (is_late(report->status, text) || !text[0]))
+            return 1; /* what could not be allocated is the report, or the text itself */
         return strstr(text, "memory") &&
                (report->status == WEFT_ERR_MEMORY || names_victim(object, event, text) ||
                 object->play->status == WEFT_ERR_MEMORY); /* the machine itself */
