@@ -75,6 +75,9 @@ static void on_event(void *user, const struct weft_virtual_event *event)
 {
     struct play *play = user;
     uint64_t number = play->happened++;
+    if (event->time_ns < play->now_ns && play->now_ns - event->time_ns > play->back_ns)
+        play->back_ns = play->now_ns - event->time_ns;
+    play->now_ns = event->time_ns;
     if (play->rehearsing) {
         rehearse_event(play, event->time_ns);
         return;
@@ -295,7 +298,7 @@ static void set_events(struct play *play)
 
 void play_perform(struct play *play)
 {
-    play->happened = 0;
+    play->happened = play->now_ns = play->back_ns = 0;
     play->latest = -1;
     play->network.trace = on_event;
     play->network.trace_user = play;

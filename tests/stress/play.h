@@ -120,9 +120,10 @@ struct play {
     /* Of the performance. */
     struct weft_context *contexts[PLAY_RANKS];
     uint64_t random[PLAY_RANKS];
-    uint64_t happened; /* events so far */
-    int latest;        /* whose the latest was */
-    uint64_t *times;   /* of the events of the rehearsal */
+    uint64_t happened;        /* events so far */
+    int latest;               /* whose the latest was */
+    uint64_t now_ns, back_ns; /* when that was, and how far time has gone back, at most */
+    uint64_t *times;          /* of the events of the rehearsal */
     size_t time_count, time_capacity;
     int status; /* of the run */
     char text[PLAY_TEXT];
