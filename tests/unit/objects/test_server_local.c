@@ -3,9 +3,10 @@
  * layers beside empty ones. All gradients are 1, so a parameter says how many updates it has. */
 #include <criterion/criterion.h>
 
+#include "runtime/base/alloc.h"
 #include "server_job.h"
 
-enum { STEPS = 12 };
+enum { STEPS = 12, DOOMED = 4 };
 
 struct local {
     struct weft_server_config config;
@@ -168,4 +169,153 @@ Test(server_local, who_needs_a_helper_is_told)
     local = local_of(WEFT_SERVER_BSP);
     local.config.place = WEFT_SERVER_COLOCATED;
     ranks_run_once(without_helper, 3, &local);
+}
+
+/* ---- creations that fail, while they go on on other ranks ---- */
+
+/* A rank gives up what it has just created; gives a setting that is refused; finds, when the ranks
+ * have agreed, that the states do not fit; is out of memory. */
+enum { GIVES_UP, MISUSES, DISAGREES, RUNS_OUT, HOWS };
+
+static const char *const reasons[HOWS] = {"the loss is not finite", "config->weight is -1",
+                                          "config->state->clocks[0] is 7", "memory"};
+static const int statuses[HOWS] = {WEFT_ERR_COMPUTE, WEFT_ERR_INVALID, WEFT_ERR_INVALID,
+                                   WEFT_ERR_MEMORY};
+
+struct doomed {
+    struct local local; /* the first member, for live() */
+    int how, who;
+    long nth;            /* RUNS_OUT: the allocation that fails, of all ranks */
+    int created[DOOMED]; /* with which status */
+};
+
+static int make_doomed(const struct doomed *doomed, struct weft_context *context, int rank,
+                       const struct tensors *tensors, struct weft_server **server)
+{
+    static const uint64_t clocks[DOOMED] = {7};
+    struct weft_server_config config = doomed->local.config;
+    struct weft_server_state state = {.struct_size = sizeof state};
+    int me = rank == doomed->who;
+    tensors_bind(tensors, &config);
+    config.weight = me && doomed->how == MISUSES ? -1 : 1;
+    config.state = doomed->how == DISAGREES ? &state : NULL;
+    if (me && doomed->how == DISAGREES) {
+        state.clocks = clocks;
+        state.clock_count = 3 + (config.place == WEFT_SERVER_COLOCATED);
+    }
+    int status = weft_server_create(server, context, &config);
+    CHECK((status == WEFT_OK) == (*server != NULL));
+    if (me && !status && doomed->how == GIVES_UP)
+        OK(weft_server_fail(*server, WEFT_ERR_COMPUTE, reasons[GIVES_UP]));
+    return status;
+}
+
+/* Until an error comes, or a number of steps. */
+static int go_on(struct weft_server *server, int steps)
+{
+    int status = WEFT_OK;
+    if (!weft_server_is_worker(server))
+        return weft_server_serve(server, WEFT_NEVER);
+    for (int t = 0; !status && t < steps; t++)
+        status = weft_server_step(server, NULL);
+    return status;
+}
+
+/* Others are told who it is: of those who have run out of memory any. */
+static void check_told(const struct doomed *doomed, int rank, int status)
+{
+    int ran_out = doomed->how == RUNS_OUT, named = 0;
+    char name[32];
+    CHECK_TEXT(weft_error_text(), reasons[doomed->how]);
+    if (rank == doomed->who || (ran_out && status == WEFT_ERR_MEMORY)) {
+        CHECK(status == statuses[doomed->how]);
+        return;
+    }
+    CHECK_STATUS(status, WEFT_ERR_PEER);
+    for (int r = 0; r < DOOMED; r++) {
+        snprintf(name, sizeof name, "rank %d", r);
+        if (r != rank && (ran_out || r == doomed->who))
+            named |= strstr(weft_error_text(), name) != NULL;
+    }
+    CHECK(named);
+}
+
+static void live_doomed(struct doomed *doomed, struct ranks *ranks, struct weft_context *context,
+                        int rank, const struct tensors *tensors)
+{
+    struct weft_server *server = NULL;
+    ranks_meet(ranks);
+    if (rank == 0 && doomed->how == RUNS_OUT)
+        atomic_store(&weft__alloc_countdown, doomed->nth);
+    int status = make_doomed(doomed, context, rank, tensors, &server);
+    if (status)
+        check_told(doomed, rank, status);
+    doomed->created[rank] = status;
+    ranks_meet(ranks);
+    if (rank == 0 && doomed->how == RUNS_OUT)
+        atomic_store(&weft__alloc_countdown, -1);
+    int fails = doomed->how != RUNS_OUT;
+    for (int r = 0; r < ranks->size; r++)
+        fails |= doomed->created[r] != WEFT_OK;
+    ranks_meet(ranks);
+    if (!status)
+        status = go_on(server, fails ? INT32_MAX : 3);
+    if (status)
+        check_told(doomed, rank, status);
+    CHECK(status || !fails);
+    /* What nobody has noticed in the creation may come out behind it. */
+    CHECK(!status || fails || doomed->how == RUNS_OUT);
+    int ended = weft_server_destroy(server);
+    CHECK(ended == (server ? status : WEFT_OK) || !fails);
+}
+
+static void doom(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct doomed *doomed = ranks->user;
+    struct tensors tensors;
+    tensors_make(&tensors, &doomed->local.shape, WEFT_F64);
+    live_doomed(doomed, ranks, context, rank, &tensors);
+    ranks_meet(ranks);
+    if (doomed->how != RUNS_OUT) /* then as if nothing had been */
+        live(ranks, context, rank);
+    tensors_free(&tensors);
+}
+
+static struct doomed doomed_of(int how, int who, int sync, int colocated)
+{
+    static const size_t counts[] = {30, 0, 5, 400};
+    struct doomed doomed = {.local = local_of((weft_server_sync_t)sync), .how = how, .who = who};
+    doomed.local.shape = shape_of(counts, 4);
+    doomed.local.steps = 2;
+    doomed.local.config.place = colocated ? WEFT_SERVER_COLOCATED : WEFT_SERVER_APART;
+    return doomed;
+}
+
+Test(server_local, a_creation_that_fails_is_everybodys, .timeout = 60)
+{
+    for (int how = GIVES_UP; how <= DISAGREES; how++)
+        for (int sync = WEFT_SERVER_BSP; sync <= WEFT_SERVER_OSP; sync++)
+            for (int colocated = 0; colocated < 2; colocated++)
+                for (int who = 0; who < DOOMED; who++) {
+                    struct doomed doomed = doomed_of(how, who, sync, colocated);
+                    if (how == DISAGREES && who != (colocated ? 0 : DOOMED - 1))
+                        continue; /* it is no server */
+                    ranks_run_helped(doom, DOOMED, &doomed);
+                }
+}
+
+/* Allocations of all ranks count together, so which of them fails is another one every time. */
+Test(server_local, a_creation_that_is_out_of_memory_is_everybodys, .timeout = 60)
+{
+    int failed = 0;
+    for (uint64_t seed = 1; seed <= 240; seed++) {
+        struct draw draw = {seed};
+        struct doomed doomed = doomed_of(RUNS_OUT, -1, (int)(seed % 6), (int)(seed / 6 % 2));
+        doomed.nth = 1 + draw_below(&draw, 1500);
+        tell_seed(seed);
+        ranks_run_helped(doom, DOOMED, &doomed);
+        for (int r = 0; r < DOOMED; r++)
+            failed += doomed.created[r] == WEFT_ERR_MEMORY;
+    }
+    cr_assert_gt(failed, 100, "%d", failed);
 }
