@@ -4,7 +4,7 @@
 
 #include "server_apart.h"
 
-enum { SEEDS = 700 };
+enum { SEEDS = 420 };
 
 static void tell_all(weft_server_sync_t sync, uint64_t first, uint64_t count)
 {
