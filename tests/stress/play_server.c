@@ -194,8 +194,11 @@ static int begin(struct play_object *object, struct weft_context *context, int r
 
 static int fail(struct play_object *object, int rank, int status, const char *text)
 {
+    struct server *server = object->settings;
     struct actor *actor = object->actors[rank];
-    return weft_server_fail(actor->server, status, text);
+    int failed = weft_server_fail(actor->server, status, text);
+    server->failed[rank] = failed == WEFT_OK;
+    return failed;
 }
 
 static int end(struct play_object *object, int rank)
@@ -452,6 +455,9 @@ static int train(struct play_object *object, struct actor *actor, int rank, int 
         status = announce(object, actor, rank, step);
     if (status == WEFT_OK)
         status = finish(server, actor);
+    if (status == WEFT_OK && server->failed[rank])
+        snprintf(server->wrong, sizeof server->wrong, "rank %d: step %d, after it has failed", rank,
+                 step);
     return status == WEFT_OK ? look(object, actor, rank, step) : status;
 }
 

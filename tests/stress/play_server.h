@@ -35,7 +35,8 @@ struct server {
      * together, when second stages are over, and when all have their states. Who does not come
      * calls it off. */
     int restart[PLAY_RANKS], arrived[SERVER_MEETINGS], off;
-    int ended[PLAY_RANKS]; /* its object was destroyed without an error */
+    int failed[PLAY_RANKS]; /* by design */
+    int ended[PLAY_RANKS];  /* its object was destroyed without an error */
     struct server_seen seen[PLAY_RANKS][PLAY_STEPS];
     char wrong[PLAY_TEXT];
 };
