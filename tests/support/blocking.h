@@ -8,6 +8,8 @@
 #include <string.h>
 #include <weft/weft.h>
 
+#include "support/affine.h"
+
 enum blocking_function {
     DO_BARRIER,
     DO_BROADCAST,
@@ -38,32 +40,6 @@ struct blocking_cell {
     int root, in_place;
     unsigned salt; /* of the data */
 };
-
-/* x -> a x + b, composed: associates, does not commute. */
-struct affine {
-    uint32_t a, b;
-};
-
-static inline int compose(void *user, void *dst, const void *a, const void *b, size_t count,
-                          weft_dtype_t dtype)
-{
-    const struct affine *x = a, *y = b;
-    struct affine *to = dst;
-    (void)user, (void)dtype;
-    for (size_t i = 0; i < count; i++)
-        to[i] = (struct affine){x[i].a * y[i].a, x[i].a * y[i].b + x[i].b};
-    return WEFT_OK;
-}
-
-static inline struct weft_op *affine_op(void)
-{
-    struct weft_op_config config;
-    struct weft_op *op = NULL;
-    weft_op_config_init(&config);
-    config.name = "affine";
-    config.reduce = compose;
-    return weft_op_create(&op, &config) ? NULL : op;
-}
 
 static inline int blocking_reduces(enum blocking_function function)
 {

@@ -227,7 +227,7 @@ static void free_after_the_call(struct ranks *ranks, struct weft_context *contex
         weft_op_destroy(op);
         for (int r = 1; r < weft_context_size(context); r++) {
             struct affine next = {3, (uint32_t)r};
-            compose(NULL, &expected, &expected, &next, 1, dtype);
+            affine_compose(NULL, &expected, &expected, &next, 1, dtype);
         }
         CHECK(y.a == expected.a && y.b == expected.b);
     }

@@ -9,6 +9,7 @@
 #include <weft/weft.h>
 
 #include "runtime/plan/plan.h"
+#include "support/affine.h"
 #include "support/interpreter.h"
 
 enum { MOST = 33 };
@@ -16,20 +17,6 @@ enum { MOST = 33 };
 static const char *const pushes[] = {"all", "turns", "paced"};
 
 static char what[200];
-
-/* x -> a x + b modulo 2^32, composed: associates, does not commute. */
-static int compose(void *user, void *dst, const void *a, const void *b, size_t count,
-                   weft_dtype_t dtype)
-{
-    (void)user;
-    for (size_t i = 0; i < count && dtype == WEFT_U64; i++) {
-        uint64_t f = ((const uint64_t *)a)[i], g = ((const uint64_t *)b)[i];
-        uint32_t fa = (uint32_t)(f >> 32), fb = (uint32_t)f;
-        uint32_t ga = (uint32_t)(g >> 32), gb = (uint32_t)g;
-        ((uint64_t *)dst)[i] = (uint64_t)(fa * ga) << 32 | (uint32_t)(fa * gb + fb);
-    }
-    return dtype == WEFT_U64 ? WEFT_OK : WEFT_ERR_INVALID;
-}
 
 static struct weft_template_params params_of(const char *algo, size_t count)
 {
@@ -108,12 +95,8 @@ static void check(const struct weft_template_params *params, int ranks, int seed
 static void sweep(const char *algo, int colocated)
 {
     static const size_t counts[] = {0, 1, 7, 37}, segments[] = {WEFT_SEGMENT_NONE, 8, 24};
-    struct weft_op *op = NULL;
-    struct weft_op_config config;
-    weft_op_config_init(&config);
-    config.name = "compose";
-    config.reduce = compose;
-    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
+    struct weft_op *op = affine_op();
+    cr_assert_not_null(op);
     for (int ranks = 1; ranks <= MOST; ranks++)
         for (int servers = 1; servers <= ranks; servers++) {
             int few = ranks > 9; /* of many only those that are at an end, and some between */

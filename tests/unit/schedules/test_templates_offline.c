@@ -9,6 +9,7 @@
 
 #include <weft/template.h>
 
+#include "support/affine.h"
 #include "support/interpreter.h"
 
 enum { MOST = 17, SEEDS = 3 };
@@ -236,36 +237,11 @@ Test(templates_offline, barrier_hears_everybody)
         }
 }
 
-/* x -> a x + b modulo 2^32, composed: associates, does not commute. */
-static int compose(void *user, void *dst, const void *a, const void *b, size_t count,
-                   weft_dtype_t dtype)
-{
-    (void)user;
-    for (size_t i = 0; i < count && dtype == WEFT_U64; i++) {
-        uint64_t f = ((const uint64_t *)a)[i], g = ((const uint64_t *)b)[i];
-        uint32_t fa = (uint32_t)(f >> 32), fb = (uint32_t)f;
-        uint32_t ga = (uint32_t)(g >> 32), gb = (uint32_t)g;
-        ((uint64_t *)dst)[i] = (uint64_t)(fa * ga) << 32 | (uint32_t)(fa * gb + fb);
-    }
-    return dtype == WEFT_U64 ? WEFT_OK : WEFT_ERR_INVALID;
-}
-
-static struct weft_op *compose_create(void)
-{
-    struct weft_op *op = NULL;
-    struct weft_op_config config;
-    weft_op_config_init(&config);
-    config.name = "compose";
-    config.reduce = compose;
-    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
-    return op;
-}
-
 Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
 {
     static const char *const names[] = {"allreduce",      "exscan", "reduce",
                                         "reduce-scatter", "scan",   "server-step"};
-    struct weft_op *op = compose_create();
+    struct weft_op *op = affine_op();
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         const struct weft_template *template = weft_template_find(names[n]);
         for (size_t a = 0; a <= template->algorithm_count; a++)
@@ -283,7 +259,7 @@ Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
                     cr_assert_eq(weft_template_build(names[n], 0, size, &c.params, &schedule),
                                  WEFT_ERR_UNSUPPORTED);
                     cr_assert_null(schedule);
-                    cr_assert_not_null(strstr(weft_error_text(), "compose"));
+                    cr_assert_not_null(strstr(weft_error_text(), "affine"));
                 }
             }
     }
@@ -294,7 +270,7 @@ Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
 Test(templates_offline, scans_of_up_to_33_ranks_keep_the_order)
 {
     static const char *const names[] = {"scan", "exscan"};
-    struct weft_op *op = compose_create();
+    struct weft_op *op = affine_op();
     for (size_t n = 0; n < 2; n++) {
         const struct weft_template *template = weft_template_find(names[n]);
         for (size_t a = 0; a < template->algorithm_count; a++)
