@@ -270,8 +270,8 @@ static struct weft__setting late_setting(const struct weft_server *server)
 {
     const unsigned char *late = server->config.state ? server->state.late : NULL;
     uint64_t *words = server->worker.report + REPORT_WORDS; /* written anew by every step */
-    int compares = server->is_worker && weft__server_is_osp(server) && late;
-    for (size_t l = 0; compares && l < server->layer_count; l++)
+    int compares = server->is_worker && weft__server_is_osp(server) && server->config.state;
+    for (size_t l = 0; late && compares && l < server->layer_count; l++)
         words[l / 64] |= (uint64_t)(late[l] & 1) << (l % 64);
     struct weft__setting setting =
         weft__setting_counts("the late layers of config->state, as bits", words,
