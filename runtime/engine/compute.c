@@ -218,27 +218,32 @@ static const struct weft_op *op_of(const struct weft__call *call)
 static void append(struct weft__engine *engine, struct weft__call *call)
 {
     call->pending = 1;
+    engine->pending++;
+    if (!op_of(call)->poll)
+        return;
     call->next = NULL;
-    engine->askers += op_of(call)->poll != NULL;
-    if (engine->pending)
-        engine->pending_last->next = call;
-    else
-        engine->pending = call;
-    engine->pending_last = call;
+    call->before = engine->asked_last;
+    *(call->before ? &call->before->next : &engine->asked) = call;
+    engine->asked_last = call;
 }
 
-/* Takes a call out of the list, where it is behind `before`; NULL: the first. */
-static void take_out(struct weft__engine *engine, struct weft__call *call,
-                     struct weft__call *before)
+/* It pends no longer. */
+static void take_out(struct weft__engine *engine, struct weft__call *call)
 {
-    if (before)
-        before->next = call->next;
-    else
-        engine->pending = call->next;
-    if (engine->pending_last == call)
-        engine->pending_last = before;
-    engine->askers -= op_of(call)->poll != NULL;
     call->pending = 0;
+    engine->pending--;
+    if (!op_of(call)->poll)
+        return;
+    *(call->before ? &call->before->next : &engine->asked) = call->next;
+    *(call->next ? &call->next->before : &engine->asked_last) = call->before;
+}
+
+/* Whether a call is ended here, and not by a thread that completes it. */
+static int claim(struct weft__call *call, int status)
+{
+    int open = WEFT_IN_PROGRESS;
+    return atomic_compare_exchange_strong_explicit(&call->status, &open, status,
+                                                   memory_order_relaxed, memory_order_relaxed);
 }
 
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)
@@ -248,83 +253,92 @@ void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uin
     call->run = run;
     call->node = n;
     prepare(run, node, call);
-    atomic_store_explicit(&call->status, WEFT_IN_PROGRESS, memory_order_relaxed);
+    int pends = node->flags & WEFT__PENDS;
+    atomic_store_explicit(&call->status, pends ? WEFT_IN_PROGRESS : WEFT_OK, memory_order_relaxed);
     unsigned texts = weft__error_count();
     int status = run->plan->ops[node->op]->compute(&call->call);
-    if (status == WEFT_IN_PROGRESS && (node->flags & WEFT__PENDS)) {
+    if (pends && (status == WEFT_IN_PROGRESS || !claim(call, status))) {
         append(engine, call);
         return;
     }
     end_call(engine, run, n, status, weft__error_count() != texts);
 }
 
-/* Whether a call has ended, and with what. Of all computations in parts one does a part. */
-static int poll_call(struct weft__engine *engine, struct weft__call *call, int *parts)
+static void taken(struct weft__engine *engine, struct weft__call *call, int status, int said)
+{
+    struct weft_run *run = call->run;
+    take_out(engine, call);
+    engine->did++;
+    if (atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE)
+        end_call(engine, run, call->node, status, said);
+    else
+        run->borrowed--;
+}
+
+/* Calls that have been completed, in their order. Those that pend are not looked at one by one:
+ * they may be many, and pend for long. */
+static void take_completed(struct weft__engine *engine)
+{
+    struct weft__call *first = NULL;
+    struct weft__call *last =
+        atomic_exchange_explicit(&engine->completed, NULL, memory_order_acquire);
+    while (last) {
+        struct weft__call *call = last;
+        last = call->completed_next;
+        call->completed_next = first;
+        first = call;
+    }
+    while (first) {
+        struct weft__call *call = first;
+        first = call->completed_next; /* the run may be gone behind this call */
+        taken(engine, call, atomic_load_explicit(&call->status, memory_order_relaxed), 0);
+    }
+}
+
+/* Of all computations in parts one does a part. */
+static int ask(struct weft__engine *engine, struct weft__call *call, int *parts)
 {
     const struct weft_op *op = op_of(call);
-    /* Pairs with the store in weft_call_complete(). */
-    int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
-    if (status != WEFT_IN_PROGRESS || !op->poll)
-        return status;
+    if (atomic_load_explicit(&call->status, memory_order_relaxed) != WEFT_IN_PROGRESS)
+        return WEFT_IN_PROGRESS; /* it is about to be among those that are completed */
     if (op->in_parts && (*parts)++ > 0)
         return WEFT_IN_PROGRESS;
     engine->did += (uint32_t)op->in_parts;
-    return op->poll(&call->call);
-}
-
-/* Whether a call may have ended: many pend for long, and looking at all of them costs. A completion
- * that has been taken before it was counted makes up for that when it is. */
-static int must_look(struct weft__engine *engine)
-{
-    /* Pairs with weft_call_complete(). */
-    return engine->askers ||
-           atomic_load_explicit(&engine->completed, memory_order_seq_cst) != engine->taken;
+    int status = op->poll(&call->call);
+    return status == WEFT_IN_PROGRESS || claim(call, status) ? status : WEFT_IN_PROGRESS;
 }
 
 int weft__engine_poll_calls(struct weft__engine *engine)
 {
-    struct weft__call *before = NULL;
-    struct weft__call *call = engine->pending;
     int parts = 0;
     int left = 0;
-    engine->polling = 0;
-    while (call && must_look(engine)) {
-        struct weft_run *run = call->run;
-        const struct weft_op *op = op_of(call);
+    /* Pairs with weft_call_complete(). Ending one may complete others. */
+    while (atomic_load_explicit(&engine->completed, memory_order_seq_cst))
+        take_completed(engine);
+    for (struct weft__call *call = engine->asked; call;) {
+        int in_parts = op_of(call)->in_parts;
         unsigned texts = weft__error_count();
-        int status = poll_call(engine, call, &parts);
+        int status = ask(engine, call, &parts);
         if (status == WEFT_IN_PROGRESS) {
-            left |= op->in_parts;
-            engine->polling |= op->poll != NULL;
-            before = call;
+            left |= in_parts;
             call = call->next;
             continue;
         }
-        take_out(engine, call, before);
-        engine->taken +=
-            atomic_load_explicit(&call->status, memory_order_relaxed) != WEFT_IN_PROGRESS;
-        engine->did++;
-        if (atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE)
-            end_call(engine, run, call->node, status, weft__error_count() != texts);
-        else
-            run->borrowed--;
+        taken(engine, call, status, weft__error_count() != texts);
         /* Ending a run may fail others and change the list: begin again. */
-        before = NULL;
-        call = engine->pending;
+        call = engine->asked;
         left = 0;
     }
+    engine->polling = engine->asked != NULL;
     return left;
 }
 
 void weft__engine_drop_calls(struct weft__engine *engine, const struct weft_run *run)
 {
-    struct weft__call *before = NULL;
-    for (struct weft__call *call = engine->pending, *next; call; call = next) {
+    for (struct weft__call *call = engine->asked, *next; call; call = next) {
         next = call->next;
         if (call->run == run && op_of(call)->in_parts)
-            take_out(engine, call, before);
-        else
-            before = call;
+            take_out(engine, call);
     }
 }
 
@@ -335,11 +349,18 @@ void weft_call_complete(struct weft_call *call, int status)
     struct weft__call *record = (struct weft__call *)call;
     struct weft_run *run = record->run;
     struct weft__engine *engine = run->engine;
+    int open = WEFT_IN_PROGRESS;
     atomic_fetch_add_explicit(&engine->completing, 1, memory_order_relaxed);
-    /* Sequentially consistent, for the bell: a sleeper registers, then looks at the status. */
-    atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
-                          memory_order_seq_cst);
-    atomic_fetch_add_explicit(&engine->completed, 1, memory_order_seq_cst);
+    if (atomic_compare_exchange_strong_explicit(
+            &record->status, &open, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
+            memory_order_relaxed, memory_order_relaxed)) {
+        struct weft__call *last = atomic_load_explicit(&engine->completed, memory_order_relaxed);
+        /* Sequentially consistent, for the bell: a sleeper registers, then looks for calls. */
+        do
+            record->completed_next = last;
+        while (!atomic_compare_exchange_weak_explicit(&engine->completed, &last, record,
+                                                      memory_order_seq_cst, memory_order_relaxed));
+    }
     /* The run may be gone from here on; the context waits for us before it goes. */
     struct weft__transport *transport = engine->transport;
     if (transport->ops->wake)

@@ -153,10 +153,11 @@ struct weft__scratch {
 struct weft__call {
     struct weft_call call;
     struct weft_run *run;
-    struct weft__call *next; /* in the engine's list of pending calls */
+    struct weft__call *before, *next;  /* in the engine's list of those that are asked */
+    struct weft__call *completed_next; /* in its stack of those that have been completed */
     uint32_t node;
     int pending;
-    atomic_int status; /* WEFT_IN_PROGRESS until completed from outside */
+    atomic_int status; /* WEFT_IN_PROGRESS until one thread has said how it ends */
 };
 
 /* A thread that waits for a join of the version under way, or about to be: on its stack, in the
@@ -304,11 +305,10 @@ struct weft__engine {
     uint64_t now;
     struct weft_run *ready_head, *ready_tail;
     struct weft__message *job_head, *job_tail; /* transfers (and computes) worked on in slices */
-    struct weft__call *pending, *pending_last; /* first come, first asked */
-    int polling;                               /* some pending call has to be asked */
-    size_t askers;                             /* pending calls whose operation can be asked */
-    uint32_t taken;                            /* calls of `completed` that have been taken */
-    struct weft_run *active;                   /* list */
+    struct weft__call *asked, *asked_last; /* pending calls with a poll: first come, first asked */
+    int polling;                           /* there is one */
+    size_t pending;                        /* calls that pend, these too */
+    struct weft_run *active;               /* list */
     struct weft__match match;
     struct weft__object **objects; /* chains; NULL before the first object */
     uint64_t object_mask;          /* of the low bits of a number that choose its chain */
@@ -327,9 +327,9 @@ struct weft__engine {
      */
     uint64_t expires_ns;
     uint32_t active_count;
-    uint32_t did;                /* things done in this step */
-    _Atomic uint32_t completing; /* threads inside weft_call_complete() */
-    _Atomic uint32_t completed;  /* calls of it so far, each counted when the status is there */
+    uint32_t did;                           /* things done in this step */
+    _Atomic uint32_t completing;            /* threads inside weft_call_complete() */
+    _Atomic(struct weft__call *) completed; /* pending calls that have been, the last one first */
     int failed; /* the status with which every run ends, once the transport or a rank has failed */
     char *reason; /* for it; NULL: the transport */
     struct weft_context_stats stats;
