@@ -131,17 +131,17 @@ static const void *sum_up(weft_dtype_t dtype, const struct loops *loops, const v
     return scratch;
 }
 
-/* Divided by the workers: of a power of two the reciprocal is exact, and so the product has the
+/* Divided: of a power of two the reciprocal is exact, and so the product has the
  * same bits. */
-static const void *average(const struct loops *loops, const void *sum, size_t workers, size_t count,
+static const void *average(const struct loops *loops, const void *sum, size_t divisor, size_t count,
                            void *scratch)
 {
-    if (workers == 1)
+    if (divisor == 1)
         return sum;
-    if (workers & (workers - 1))
-        loops->divide(scratch, sum, workers, count);
+    if (divisor & (divisor - 1))
+        loops->divide(scratch, sum, divisor, count);
     else
-        loops->scale(scratch, sum, 1 / (double)workers, count);
+        loops->scale(scratch, sum, 1 / (double)divisor, count);
     return scratch;
 }
 
@@ -158,7 +158,8 @@ static void step(const struct loops *loops, const struct weft__server_update *up
 
 void weft__server_merge(weft_dtype_t dtype, const struct weft__server_update *update,
                         void *parameters, void *velocity, const void *const *rooms,
-                        const double *weights, size_t workers, size_t count, void *mean)
+                        const double *weights, size_t workers, size_t divisor, size_t count,
+                        void *mean)
 {
     _Alignas(64) unsigned char piece[WEFT__MERGE_BYTES];
     const struct loops *loops = loops_of(dtype);
@@ -168,7 +169,7 @@ void weft__server_merge(weft_dtype_t dtype, const struct weft__server_update *up
         size_t n = count - done < most ? count - done : most, offset = done * loops->size;
         void *to = mean ? (char *)mean + offset : (void *)piece;
         const void *sum = sum_up(dtype, loops, rooms, weights, workers, offset, n, to);
-        sum = average(loops, sum, workers, n, to);
+        sum = average(loops, sum, divisor, n, to);
         if (mean && sum != to)
             memcpy(to, sum, n * loops->size);
         step(loops, update, (char *)parameters + offset,

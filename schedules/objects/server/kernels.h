@@ -34,14 +34,15 @@ struct weft__server_update {
 enum { WEFT__MERGE_BYTES = 8192 };
 
 /*
- * Merges what all workers have pushed, and updates: g = (weights[0] rooms[0] + weights[1] rooms[1]
- * + ...) / workers, summed up in that order. Then SGD or SET. Without workers nothing happens.
+ * Merges what workers have pushed, and updates: g = (weights[0] rooms[0] + weights[1] rooms[1]
+ * + ...) / divisor, summed up in that order. Then SGD or SET. Without workers nothing happens.
  * velocity: NULL: v = g. mean: gets g; may be NULL, or rooms[0].
  * weights: NULL: all are 1.
  */
 void weft__server_merge(weft_dtype_t dtype, const struct weft__server_update *update,
                         void *parameters, void *velocity, const void *const *rooms,
-                        const double *weights, size_t workers, size_t count, void *mean);
+                        const double *weights, size_t workers, size_t divisor, size_t count,
+                        void *mean);
 
 /* Applies a single push, in one pass: SGD with g = share room, or MIX with room as the model.
  * velocity: as above; not for MIX. answers: room gets the new parameters. */

@@ -48,10 +48,10 @@ int weft__server_gather(struct weft_call *call)
 /* ---- merging ---- */
 
 /* Sets host->lists and weights to what takes part, from argument `first` on, and returns how many.
- * *first_worker: the lowest one. A gradient that was not pushed is zero, and counts; a model that
- * was not does not. */
+ * *first_worker: the lowest one. *divisor: of their sum. A gradient that was not pushed is zero,
+ * and counts; a model that was not does not. */
 static size_t list_rooms(const struct weft_server *server, const struct weft_call *call,
-                         size_t mine, size_t first, size_t *first_worker)
+                         size_t mine, size_t first, size_t *first_worker, size_t *divisor)
 {
     const struct host *host = &server->host;
     size_t count = 0, workers = 0;
@@ -78,12 +78,12 @@ static size_t list_rooms(const struct weft_server *server, const struct weft_cal
         memset(room->data, 0, room->count * server->element);
         host->lists[0] = room->data;
         host->weights[0] = 1;
+        *divisor = 1;
         return 1;
     }
     /* Weights are by the mean of all workers: exactly 1 where they are equal and all there. */
     double scale = workers < server->workers ? (double)workers / sum : 1;
-    if (count < workers)
-        scale *= (double)count / (double)workers;
+    *divisor = workers;
     for (size_t i = 0; i < count; i++)
         host->weights[i] *= scale;
     return count;
@@ -99,19 +99,19 @@ int weft__server_merge_slice(struct weft_call *call)
 {
     struct weft_server *server = call->user;
     struct host *host = &server->host;
-    size_t mine = weft__server_id(call, 0), first;
+    size_t mine = weft__server_id(call, 0), first, divisor;
     const struct weft_argument *parameters = &call->arguments[1];
     struct weft__server_update update = server->update;
     if (server->broken || is_over(server))
         return WEFT_OK;
-    size_t count = list_rooms(server, call, mine, 2, &first);
+    size_t count = list_rooms(server, call, mine, 2, &first, &divisor);
     void *velocity = host->velocity ? call->arguments[2 + server->workers].data : NULL;
     if (update.kind == WEFT__UPDATE_SGD && server->config.optimiser == WEFT_SERVER_UPDATES)
         update.rate = rate_of(server, first);
     void *mean = weft__server_is_osp(server) ? call->arguments[2 + first].data : NULL;
     host->parts[mine].mean = first;
     weft__server_merge(server->model.dtype, &update, parameters->data, velocity, host->lists,
-                       host->weights, count, parameters->count, mean);
+                       host->weights, count, divisor, parameters->count, mean);
     return WEFT_OK;
 }
 

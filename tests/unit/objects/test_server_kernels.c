@@ -96,7 +96,7 @@ struct job {
     double x[MOST + GUARD], v[MOST + GUARD], mean[MOST + GUARD];
     double rooms[MOST_WORKERS][MOST + GUARD];
     double weights[MOST_WORKERS];
-    size_t workers;
+    size_t workers, divisor;
 };
 
 static struct job now, plain;
@@ -110,6 +110,7 @@ static void draw_job(uint64_t seed, struct draw *draw)
     now.update.momentum = draw_real(draw);
     now.update.share = draw_below(draw, 3) ? draw_real(draw) : 1;
     now.workers = 1 + draw_below(draw, MOST_WORKERS);
+    now.divisor = now.workers + draw_below(draw, 3);
     int odd = draw_below(draw, 3) == 0;
     fill(draw, now.dtype, now.x, odd);
     fill(draw, now.dtype, now.v, odd);
@@ -149,7 +150,7 @@ static void merge_plainly(struct job *job, unsigned way)
             double part = R(weight * get(dtype, job->rooms[w], i));
             sum = w ? R(sum + part) : part;
         }
-        sum = R(sum / (double)job->workers);
+        sum = R(sum / (double)job->divisor);
         if (way & MEAN)
             put(dtype, mean, i, sum);
         if (!(way & SET) && way & VELOCITY) {
@@ -167,7 +168,7 @@ static void merge(struct job *job, unsigned way)
         rooms[w] = job->rooms[w];
     job->update.kind = way & SET ? WEFT__UPDATE_SET : WEFT__UPDATE_SGD;
     weft__server_merge(job->dtype, &job->update, job->x, way & VELOCITY ? job->v : NULL, rooms,
-                       way & WEIGHTS ? job->weights : NULL, job->workers, job->count,
+                       way & WEIGHTS ? job->weights : NULL, job->workers, job->divisor, job->count,
                        !(way & MEAN)    ? NULL
                        : way & IN_PLACE ? (void *)job->rooms[0]
                                         : job->mean);
@@ -201,6 +202,7 @@ Test(server_kernels, merge_in_all_ways)
         for (size_t workers = 0; workers <= MOST_WORKERS; workers++) {
             draw_job(2 * 17 + way % 2, &draw);
             now.workers = plain.workers = workers;
+            now.divisor = plain.divisor = workers + way % 3;
             now.count = plain.count = 41;
             merge_plainly(&plain, way);
             EACH_LEVEL(merge(&now, way); same_jobs(way););
@@ -212,7 +214,7 @@ Test(server_kernels, updates_are_added)
 {
     struct draw draw;
     draw_job(2 * 10 + 1, &draw);
-    now.workers = 1;
+    now.workers = now.divisor = 1;
     now.update.rate = -1;
     merge(&now, 0);
     for (size_t i = 0; i < now.count; i++)
@@ -265,7 +267,7 @@ Test(server_kernels, a_push_of_all_is_a_merge)
     struct draw draw;
     for (uint64_t seed = 0; seed < 2 * COUNTS; seed++) {
         draw_job(seed, &draw);
-        now.workers = plain.workers = 1;
+        now.workers = plain.workers = now.divisor = plain.divisor = 1;
         now.update.share = 1;
         now.update.kind = WEFT__UPDATE_SGD;
         merge(&plain, VELOCITY);
@@ -373,7 +375,7 @@ Test(server_kernels, predicts_what_a_server_makes)
     struct draw draw;
     for (uint64_t seed = 0; seed < 2 * COUNTS; seed++) {
         draw_job(seed, &draw);
-        now.workers = plain.workers = 1;
+        now.workers = plain.workers = now.divisor = plain.divisor = 1;
         merge(&plain, 0);
         weft__server_predict(now.dtype, now.x, now.x, now.rooms[0], NULL, NULL, now.update.rate, 0,
                              0, now.count);
