@@ -94,7 +94,8 @@ typedef enum weft_server_flow {
     WEFT_SERVER_AT_ONCE,
     /** `turns` workers at a time, in the order in which they ask, which they do when all their
      *  layers have been announced: so announce all before waiting for one. With OSP a turn lasts
-     *  until the important layers have come. R2SP: always one, in the order of their ranks. */
+     *  until the important layers have come. R2SP: always one, in the order of their ranks. Of a
+     *  model without elements nothing is pushed, and nobody waits for a turn. */
     WEFT_SERVER_TURNS,
     /** In segments of `segment_bytes`, of which each worker has `window` on the way to a server:
      *  the next one is sent when one has arrived. */
@@ -132,10 +133,10 @@ struct weft_server_config {
     const size_t *layer_tensors;
     size_t layer_count;
     /** What the parameters are at creation, as in other objects on models. Servers are among the
-     *  ranks that are compared. */
+     *  ranks that are compared; with WEFT_INITIAL_ANY what their tensors have is what counts. */
     weft_initial_t initial;
-    /** What becomes of a gradient with NaNs or infinities: WEFT_NAN_ERROR (default) refuses it;
-     *  WEFT_NAN_SPREAD: it is not looked for. */
+    /** What becomes of NaNs and infinities: WEFT_NAN_ERROR (default) refuses a gradient (model)
+     *  that has some, and the creation such tensors; WEFT_NAN_SPREAD: they are not looked for. */
     weft_nan_policy_t nan;
     /** How many servers, 1 (default) to the number of ranks, or one less if they are apart. */
     int servers;
@@ -163,7 +164,8 @@ struct weft_server_config {
     weft_server_push_t push;
     /** Default: WEFT_SERVER_UPDATES. */
     weft_server_optimiser_t optimiser;
-    /** Of the optimiser, where gradients are pushed. Default: 0.1 (OSP, section 5.1.3).
+    /** Of the optimiser, where gradients are pushed; at most 1e300. Default: 0.1 (OSP, section
+     *  5.1.3).
      *  weft_server_set_rate() changes it. */
     double rate;
     /** 0 (default: none) to less than 1. With ASP and its relatives it counts by the step of all
@@ -306,15 +308,19 @@ struct weft_osp_tuning {
 };
 
 /** What goes into a checkpoint, beside the tensors. Pointers are borrowed from the object until its
- *  next step, or its end. */
+ *  next step, or its end. What the object that goes on from it has use for must be there; where all
+ *  is 0 it begins anew. */
 struct weft_server_state {
     size_t struct_size;
+    /** Whose it is: restored on the rank of this number. */
+    uint64_t rank;
     /** Of a worker: the next step, below 2^62. */
     uint64_t next;
     /** How many ranks, servers and layers there were. Restored on as many. */
     uint64_t agreed[3];
     /** Of a server: its parts of the model and, with momentum, v, part after part in the order of
-     *  the layers; how many steps each worker has taken, and updates applied. Else NULL and 0. */
+     *  the layers; how many steps each worker has taken, and updates applied (with BSP and OSP
+     *  steps). Else NULL and 0. */
     const void *parameters;
     const void *velocity;
     size_t element_count;
@@ -350,8 +356,8 @@ struct weft_server_state {
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree); WEFT_ERR_STATE
  *         (a rank of several that needs helper progress has none: servers that are workers too, and
  *         workers with OSP, whose second stage goes on while they compute); WEFT_ERR_UNSUPPORTED
- *         (datatype); WEFT_ERR_MEMORY; WEFT_ERR_TIMEOUT; WEFT_ERR_PEER (it has failed on another
- *         rank).
+ *         (datatype); WEFT_ERR_COMPUTE (NaNs or infinities in the tensors: config->nan);
+ *         WEFT_ERR_MEMORY; WEFT_ERR_TIMEOUT; WEFT_ERR_PEER (it has failed on another rank).
  */
 WEFT_EXPORT int weft_server_create(struct weft_server **server, struct weft_context *context,
                                    const struct weft_server_config *config);

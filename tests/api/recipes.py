@@ -235,7 +235,7 @@ MEMBERS = {
         "osp_goodput": REAL, "osp_compute_ns": LENGTH, "osp_average": SHARE + ["1"], "deadline_ns": DUE,
         "meet_ns": DUE, "leave_ns": DUE},
     "weft_server_state": {
-        "next": ["UINT64_MAX", "UINT64_C(1) << 62"], "element_count": ["77"], "clock_count": ["77"],
+        "rank": ANY, "next": ["UINT64_MAX", "UINT64_C(1) << 62"], "element_count": ["77"], "clock_count": ["77"],
         "version": ANY, "pulled_version": ANY, "first_loss": ANY, "loss": ANY, "stats": ANY, "agreed": ANY},
     "weft_shared_config": {
         "meet_ns": DUE, "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX / 2"], "ahead_bytes": ["SIZE_MAX"],

@@ -86,17 +86,29 @@ static int check_models(const char *who, const struct weft_server_config *config
     return WEFT_OK;
 }
 
+/* Of a number that 1 is too much for. */
+static int check_decay(const char *who, const char *member, double value)
+{
+    if (value >= 0 && value < 1)
+        return WEFT_OK;
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "%s: config->%s is %g, expected at least 0, and less than 1", who, member,
+                          value);
+}
+
 static int check_numbers(const char *who, const struct weft_server_config *config)
 {
-    int status = weft_sized_real(who, "config->momentum", config->momentum, 0, nextafter(1, 0));
+    int status = check_decay(who, "momentum", config->momentum);
     if (status)
         return status;
     if (!(config->weight > 0) || isinf(config->weight))
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->weight is %g, expected a number above 0", who,
                               config->weight);
-    if (config->push == WEFT_SERVER_GRADIENTS && (!(config->rate > 0) || isinf(config->rate)))
-        return weft_error_set(WEFT_ERR_INVALID, "%s: config->rate is %g, expected a number above 0",
+    if (config->push == WEFT_SERVER_GRADIENTS &&
+        (!(config->rate > 0) || config->rate > WEFT__SERVER_MOST_REAL))
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->rate is %g, expected a number above 0, at most 1e300",
                               who, config->rate);
     if (config->staleness >= WEFT__SERVER_MOST_STEPS ||
         config->staleness_most >= WEFT__SERVER_MOST_STEPS)
@@ -125,13 +137,15 @@ static int check_numbers(const char *who, const struct weft_server_config *confi
 static int check_osp(const char *who, const struct weft_server_config *config)
 {
     int status = weft_sized_real(who, "config->osp_most", config->osp_most, 0, 1);
-    if (!status && config->osp_share != WEFT_OSP_NOTHING)
-        status = weft_sized_real(who, "config->osp_share", config->osp_share, 0, 1);
+    if (!status && config->osp_share != WEFT_OSP_NOTHING &&
+        !(config->osp_share >= 0 && config->osp_share <= 1))
+        status = weft_error_set(WEFT_ERR_INVALID,
+                                "%s: config->osp_share is %g, expected 0 to 1, or WEFT_OSP_NOTHING",
+                                who, config->osp_share);
     if (!status)
         status = weft_sized_real(who, "config->osp_goodput", config->osp_goodput, 0, 1e300);
     if (!status)
-        status =
-            weft_sized_real(who, "config->osp_average", config->osp_average, 0, nextafter(1, 0));
+        status = check_decay(who, "osp_average", config->osp_average);
     return status ? status
                   : weft_sized_time(who, "config->osp_compute_ns", config->osp_compute_ns, 0);
 }

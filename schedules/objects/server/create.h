@@ -28,7 +28,11 @@ void weft__server_free(struct weft_server *server);
 /* Whether a state fits; then takes it over. */
 int weft__server_check_state(const char *who, struct weft_server *server);
 void weft__server_restore(struct weft_server *server);
-/* Whether the steps fit that all workers begin with; servers go by them. */
-int weft__server_agree_steps(const char *who, struct weft_server *server);
+/* Of the steps that a server has in its state; 0: none. */
+uint64_t weft__server_hash_clocks(const struct weft_server *server);
+/* Whether the steps fit that all workers begin with, and what servers have of these: their hashes,
+ * `stride` apart, a rank each. All ranks find the same. Servers go by them. */
+int weft__server_agree_steps(const char *who, struct weft_server *server, const uint64_t *clocks,
+                             size_t stride);
 
 #endif

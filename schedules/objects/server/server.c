@@ -13,10 +13,10 @@ static void release(void *user)
     weft__server_free(user);
 }
 
-enum { WEIGHT, STEP, PULLED, WORDS };
+enum { WEIGHT, STEP, PULLED, CLOCKS, WORDS };
 
-/* All ranks learn what the workers count, and their next steps. Who leaves this knows that all
- * servers have their shares. */
+/* All ranks learn what the workers count, their next steps, and a hash of what servers have of
+ * these. Who leaves this knows that all servers have their shares. */
 static int gather_words(struct weft_server *server, struct weft_run *gather, uint64_t *mine,
                         uint64_t *all)
 {
@@ -52,6 +52,7 @@ static int begin(const char *who, struct weft_server *server, struct weft_run *g
     if (server->config.state)
         weft__server_restore(server);
     server->config.state = NULL;
+    mine[CLOCKS] = weft__server_hash_clocks(server);
     mine[STEP] = server->worker.next;
     mine[PULLED] = server->worker.restored_version;
     int status = gather_words(server, gather, mine, words);
@@ -60,8 +61,8 @@ static int begin(const char *who, struct weft_server *server, struct weft_run *g
         server->steps[w] = words[WORDS * w + STEP];
         server->pulled[w] = words[WORDS * w + PULLED];
     }
-    if (!status)
-        status = weft__server_agree_steps(who, server);
+    if (!status) /* all ranks find the same, whoever says so first */
+        status = weft__server_agree_steps(who, server, &words[CLOCKS], WORDS);
     if (!status) {
         weft__server_set_weights(server);
         status = weft__server_start_runs(server);

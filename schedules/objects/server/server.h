@@ -289,6 +289,9 @@ struct weft_server {
     int broken, settled;
 };
 
+/* Rates and losses are no larger. */
+#define WEFT__SERVER_MOST_REAL 1e300
+
 /* ---- roles ---- */
 
 static inline int weft__server_hosts(const struct weft_server *server)

@@ -37,8 +37,12 @@ static int save_server(const char *who, struct weft_server *server, struct weft_
     int status = settle_server(who, server);
     if (status)
         return status;
-    for (size_t w = 0; w < server->workers; w++)
+    for (size_t w = 0; w < server->workers; w++) {
         host->saved_clocks[w] = host->guests[w].clock;
+        if (weft__server_merges(server) && weft__server_takes(server) &&
+            host->saved_clocks[w] > state->version)
+            state->version = host->saved_clocks[w];
+    }
     state->parameters = host->parameters;
     state->velocity = host->velocity;
     state->element_count = host->count;
@@ -46,7 +50,8 @@ static int save_server(const char *who, struct weft_server *server, struct weft_
         state->clocks = host->saved_clocks;
         state->clock_count = server->workers;
     }
-    state->version = host->updates;
+    if (!weft__server_merges(server))
+        state->version = host->updates;
     state->first_loss = isnan(host->tune.first_loss) ? 0 : host->tune.first_loss;
     state->loss = isnan(host->tune.loss) ? 0 : host->tune.loss;
     return WEFT_OK;
@@ -93,6 +98,7 @@ int weft_server_get_state(struct weft_server *server, struct weft_server_state *
     if (status)
         return status;
     struct weft_server_state now = {
+        .rank = (uint64_t)server->rank,
         .agreed = {(uint64_t)server->size, server->servers, server->layer_count}};
     if (server->is_worker)
         status = weft__server_end_version(__func__, server);
@@ -112,38 +118,81 @@ static int refuse(const char *who, const char *member, uint64_t is, uint64_t exp
                           member, (unsigned long long)is, (unsigned long long)expected);
 }
 
+/* A member that the object has use for; `count` elements. A state of which all is 0 says nothing:
+ * then it begins with that. */
+static int check_list(const char *who, const char *member, const void *list, const void *use,
+                      size_t count)
+{
+    if (!use || list || !count)
+        return WEFT_OK;
+    return weft_error_set(WEFT_ERR_INVALID, "%s: config->state->%s is NULL, expected %zu elements",
+                          who, member, count);
+}
+
 static int check_server(const char *who, const struct weft_server *server,
                         const struct weft_server_state *state)
 {
     const struct host *host = &server->host;
-    int has = state->parameters || state->velocity;
-    if (has ? state->element_count != host->count : state->element_count != 0)
-        return refuse(who, "element_count", state->element_count, has ? host->count : 0);
+    int says = state->parameters || state->velocity || state->clocks || state->element_count ||
+               state->clock_count || state->version;
+    if (!says)
+        return WEFT_OK;
     if (state->clocks ? state->clock_count != server->workers : state->clock_count != 0)
         return refuse(who, "clock_count", state->clock_count, state->clocks ? server->workers : 0);
-    for (size_t w = 0; state->clocks && w < server->workers; w++)
+    if (state->element_count != host->count)
+        return refuse(who, "element_count", state->element_count, host->count);
+    int status = check_list(who, "parameters", state->parameters, host->parameters, host->count);
+    if (!status)
+        status = check_list(who, "velocity", state->velocity, host->velocity, host->count);
+    if (!status && weft__server_takes(server))
+        status = check_list(who, "clocks", state->clocks, host->guests, server->workers);
+    for (size_t w = 0; !status && state->clocks && w < server->workers; w++)
         if (state->clocks[w] >= WEFT__SERVER_MOST_STEPS)
             return weft_error_set(WEFT_ERR_INVALID,
                                   "%s: config->state->clocks[%zu] is %llu, expected less than 2^62",
                                   who, w, (unsigned long long)state->clocks[w]);
-    return WEFT_OK;
+    return status;
+}
+
+static int check_late(const char *who, const struct weft_server *server,
+                      const struct weft_server_state *state)
+{
+    const struct worker *worker = &server->worker;
+    int status = check_list(who, "late", state->late, worker->fresh, server->layer_count);
+    for (size_t l = 0; !status && worker->fresh && l < server->layer_count; l++) {
+        if (state->late[l] > 3)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: config->state->late[%zu] is %d, expected 0 to 3", who, l,
+                                  state->late[l]);
+        if (state->late[l] & 2 && !state->pulled && server->layers[l].count)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: config->state->pulled is NULL, expected parameters: layer "
+                                  "%zu is to be corrected",
+                                  who, l);
+    }
+    return status;
 }
 
 static int check_worker(const char *who, const struct weft_server *server,
                         const struct weft_server_state *state)
 {
     const struct worker *worker = &server->worker;
+    size_t count = server->model.count;
+    int says = state->next || state->worker_velocity || state->late || state->pulled ||
+               state->changes || state->average;
+    if (!says)
+        return WEFT_OK;
     if (state->next >= WEFT__SERVER_MOST_STEPS)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->state->next is %llu, expected less than 2^62", who,
                               (unsigned long long)state->next);
-    for (size_t l = 0; worker->fresh && state->late && l < server->layer_count; l++)
-        if (state->late[l] & 2 && !state->pulled && server->layers[l].count)
-            return weft_error_set(WEFT_ERR_INVALID,
-                                  "%s: config->state->pulled is NULL, expected parameters: layer "
-                                  "%zu is to be corrected",
-                                  who, l);
-    return WEFT_OK;
+    int status =
+        check_list(who, "worker_velocity", state->worker_velocity, worker->velocity, count);
+    if (!status)
+        status = check_list(who, "changes", state->changes, worker->last, count);
+    if (!status)
+        status = check_list(who, "average", state->average, worker->average, count);
+    return status || !weft__server_is_osp(server) ? status : check_late(who, server, state);
 }
 
 static int check_agreed(const char *who, const struct weft_server *server,
@@ -152,6 +201,8 @@ static int check_agreed(const char *who, const struct weft_server *server,
     static const char *const names[] = {"agreed[0] (ranks)", "agreed[1] (servers)",
                                         "agreed[2] (layers)"};
     const uint64_t expected[] = {(uint64_t)server->size, server->servers, server->layer_count};
+    if (state->agreed[0] && state->rank != (uint64_t)server->rank)
+        return refuse(who, "rank", state->rank, (uint64_t)server->rank);
     for (int i = 0; i < 3; i++)
         if (state->agreed[i] && state->agreed[i] != expected[i])
             return refuse(who, names[i], state->agreed[i], expected[i]);
@@ -238,10 +289,41 @@ static uint64_t pulled_by(const struct weft_server *server, size_t worker)
     return server->pulled[worker] || none ? server->pulled[worker] : server->host.updates;
 }
 
-int weft__server_agree_steps(const char *who, struct weft_server *server)
+static uint64_t hash_steps(const struct weft_server *server, const uint64_t *steps)
+{
+    return weft__setting_counts("steps", steps, server->workers, sizeof *steps).value | 1;
+}
+
+uint64_t weft__server_hash_clocks(const struct weft_server *server)
+{
+    const uint64_t *clocks = server->host.index >= 0 ? server->state.clocks : NULL;
+    return clocks ? hash_steps(server, clocks) : 0;
+}
+
+static int refuse_clocks(const char *who, const struct weft_server *server, int rank)
+{
+    const uint64_t *clocks = server->state.clocks;
+    size_t w = 0;
+    if (rank != server->rank)
+        return weft_error_set(
+            WEFT_ERR_INVALID,
+            "%s: config->state->clocks of rank %d are not what the workers have as "
+            "config->state->next",
+            who, rank);
+    while (w + 1 < server->workers && clocks[w] == server->steps[w])
+        w++;
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "%s: config->state->clocks[%zu] is %llu, and worker %zu has "
+                          "config->state->next %llu, expected the same",
+                          who, w, (unsigned long long)clocks[w], w,
+                          (unsigned long long)server->steps[w]);
+}
+
+int weft__server_agree_steps(const char *who, struct weft_server *server, const uint64_t *clocks,
+                             size_t stride)
 {
     struct host *host = &server->host;
-    const struct weft_server_state *state = &server->state;
+    uint64_t expected = hash_steps(server, server->steps);
     for (size_t w = 1; w < server->workers && weft__server_merges(server); w++)
         if (server->steps[w] != server->steps[0])
             return weft_error_set(
@@ -249,14 +331,11 @@ int weft__server_agree_steps(const char *who, struct weft_server *server)
                 "%s: the workers do not agree about config->state->next: worker 0 "
                 "has %llu, worker %zu has %llu",
                 who, (unsigned long long)server->steps[0], w, (unsigned long long)server->steps[w]);
+    for (int rank = 0; rank < server->size; rank++)
+        if (clocks[(size_t)rank * stride] && clocks[(size_t)rank * stride] != expected)
+            return refuse_clocks(who, server, rank);
     for (size_t w = 0; weft__server_hosts(server) && w < server->workers; w++) {
         struct guest *guest = &host->guests[w];
-        if (state->clocks && state->clocks[w] != server->steps[w])
-            return weft_error_set(WEFT_ERR_INVALID,
-                                  "%s: config->state->clocks[%zu] is %llu, and worker %zu has "
-                                  "config->state->next %llu, expected the same",
-                                  who, w, (unsigned long long)state->clocks[w], w,
-                                  (unsigned long long)server->steps[w]);
         guest->clock = server->steps[w];
         guest->pulled = pulled_by(server, w);
         host->ranked = server->steps[w];

@@ -537,9 +537,9 @@ int weft_server_tell_loss(struct weft_server *server, double loss)
     int status = check_worker(__func__, server);
     if (status)
         return status;
-    if (!(loss >= 0) || loss > 1e300)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: loss is %g, expected a number of at least 0",
-                              __func__, loss);
+    if (!(loss >= 0) || loss > WEFT__SERVER_MOST_REAL)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: loss is %g, expected 0 to 1e300", __func__,
+                              loss);
     server->worker.loss = loss;
     server->worker.has_loss = 1;
     return WEFT_OK;
@@ -562,9 +562,10 @@ int weft_server_set_rate(struct weft_server *server, double rate)
     int status = check_worker(__func__, server);
     if (status)
         return status;
-    if (!(rate > 0) || rate > 1e300)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: rate is %g, expected a number above 0",
-                              __func__, rate);
+    if (!(rate > 0) || rate > WEFT__SERVER_MOST_REAL)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: rate is %g, expected a number above 0, at most 1e300", __func__,
+                              rate);
     if (server->worker.in_step)
         return weft_error_set(WEFT_ERR_STATE, "%s: step %llu is under way", __func__,
                               (unsigned long long)server->worker.next);

@@ -305,4 +305,57 @@ static inline struct weft_virtual_config rough(uint64_t seed)
     return config;
 }
 
+/* ---- states ---- */
+
+/* A state with memory of its own. */
+struct state_copy {
+    struct weft_server_state state;
+    void *parts[8];
+};
+
+static inline void *copy_part(struct state_copy *copy, int at, const void *from, size_t bytes)
+{
+    if (!from)
+        return NULL;
+    copy->parts[at] = malloc(bytes + 1);
+    CHECK(copy->parts[at]);
+    memcpy(copy->parts[at], from, bytes);
+    return copy->parts[at];
+}
+
+static inline void state_copy(struct state_copy *copy, struct weft_server *server,
+                              const struct shape *shape, weft_dtype_t dtype)
+{
+    struct weft_server_state *s = &copy->state;
+    memset(copy, 0, sizeof *copy);
+    s->struct_size = sizeof *s;
+    OK(weft_server_get_state(server, s));
+    size_t element = weft_dtype_size(dtype), model = shape->elements * element;
+    s->parameters = copy_part(copy, 0, s->parameters, s->element_count * element);
+    s->velocity = copy_part(copy, 1, s->velocity, s->element_count * element);
+    s->clocks = copy_part(copy, 2, s->clocks, s->clock_count * 8);
+    s->worker_velocity = copy_part(copy, 3, s->worker_velocity, model);
+    s->late = copy_part(copy, 4, s->late, shape->layers);
+    s->pulled = copy_part(copy, 5, s->pulled, model);
+    s->changes = copy_part(copy, 6, s->changes, model);
+    s->average = copy_part(copy, 7, s->average, model);
+}
+
+static inline void state_free(struct state_copy *copy)
+{
+    for (int i = 0; i < 8; i++)
+        free(copy->parts[i]);
+}
+
+/* The state of an object that has taken no step. */
+static inline void state_of_first(struct state_copy *copy, struct weft_context *context,
+                                  const struct weft_server_config *config,
+                                  const struct shape *shape)
+{
+    struct weft_server *server = NULL;
+    OK(weft_server_create(&server, context, config));
+    state_copy(copy, server, shape, config->dtype);
+    OK(weft_server_destroy(server));
+}
+
 #endif

@@ -27,44 +27,6 @@ struct training {
 
 /* ---- copies of states ---- */
 
-struct copy {
-    struct weft_server_state state;
-    void *parts[8];
-};
-
-static void *copy_of(struct copy *copy, int at, const void *from, size_t bytes)
-{
-    if (!from)
-        return NULL;
-    copy->parts[at] = malloc(bytes + 1);
-    CHECK(copy->parts[at]);
-    memcpy(copy->parts[at], from, bytes);
-    return copy->parts[at];
-}
-
-static void copy_state(struct copy *copy, struct weft_server *server, const struct shape *shape)
-{
-    struct weft_server_state *s = &copy->state;
-    memset(copy, 0, sizeof *copy);
-    s->struct_size = sizeof *s;
-    OK(weft_server_get_state(server, s));
-    size_t model = shape->elements * sizeof(float);
-    s->parameters = copy_of(copy, 0, s->parameters, s->element_count * sizeof(float));
-    s->velocity = copy_of(copy, 1, s->velocity, s->element_count * sizeof(float));
-    s->clocks = copy_of(copy, 2, s->clocks, s->clock_count * 8);
-    s->worker_velocity = copy_of(copy, 3, s->worker_velocity, model);
-    s->late = copy_of(copy, 4, s->late, shape->layers);
-    s->pulled = copy_of(copy, 5, s->pulled, model);
-    s->changes = copy_of(copy, 6, s->changes, model);
-    s->average = copy_of(copy, 7, s->average, model);
-}
-
-static void free_copy(struct copy *copy)
-{
-    for (int i = 0; i < 8; i++)
-        free(copy->parts[i]);
-}
-
 /* ---- a rank ---- */
 
 /* All ranks of the training, while the object goes on. */
@@ -100,7 +62,7 @@ static void take_step(struct training *training, struct weft_server *server,
 
 /* A worker of a model that goes on from what others have seen of it. */
 static struct weft_server *make(struct training *training, struct weft_context *context,
-                                const struct tensors *tensors, const struct copy *copy)
+                                const struct tensors *tensors, const struct state_copy *copy)
 {
     struct weft_server_config config = training->config;
     struct weft_server *server = NULL;
@@ -128,14 +90,14 @@ static struct weft_server *put_away(struct training *training, struct weft_serve
                                     struct weft_context *context, const struct tensors *tensors,
                                     int step)
 {
-    struct copy copy;
+    struct state_copy copy;
     int worker = weft_server_is_worker(server);
     if (worker) { /* with OSP its second stage is over then */
         copy.state.struct_size = sizeof copy.state;
         OK(weft_server_get_state(server, &copy.state));
     }
     meet(training, context, training->ranks);
-    copy_state(&copy, server, &training->shape);
+    state_copy(&copy, server, &training->shape, training->config.dtype);
     for (size_t l = 0; worker && copy.state.late && l < training->shape.layers; l++)
         training->late += copy.state.late[l] >> 1;
     CHECK(!worker || copy.state.next == (uint64_t)step);
@@ -150,7 +112,7 @@ static struct weft_server *put_away(struct training *training, struct weft_serve
     for (size_t l = 0; l < training->shape.layers; l++)
         CHECK(weft_server_layer_version(server, l) == versions[l]);
     same_again(server, &copy.state);
-    free_copy(&copy);
+    state_free(&copy);
     return server;
 }
 

@@ -56,20 +56,21 @@ static int refuse_numbers(struct weft_context *context, void *user)
     REFUSE(nan, (weft_nan_policy_t)9, "config->nan is 9, expected WEFT_NAN_ERROR");
     REFUSE(servers, 3, "config->servers is 3, expected 1 to 2 for 3 ranks");
     REFUSE(servers, -1, "config->servers is -1");
-    REFUSE(momentum, 1, "config->momentum is 1");
+    REFUSE(momentum, 1, "config->momentum is 1, expected at least 0, and less than 1");
     REFUSE(momentum, -0.5, "config->momentum is -0.5");
     REFUSE(momentum, NAN, "config->momentum is nan");
     REFUSE(weight, -1, "config->weight is -1, expected a number above 0");
     REFUSE(weight, INFINITY, "config->weight is inf");
     REFUSE(rate, -1, "config->rate is -1, expected a number above 0");
     REFUSE(rate, NAN, "config->rate is nan");
+    REFUSE(rate, 1e301, "config->rate is 1e+301, expected a number above 0, at most 1e300");
     REFUSE(staleness, UINT64_MAX, "config->staleness is 18446744073709551615, expected less");
     REFUSE(turns, -2, "config->turns is -2, expected");
     REFUSE(window, -2, "config->window is -2, expected");
     REFUSE(segment_bytes, 7, "config->segment_bytes is 7, expected 8 or more");
     REFUSE(osp_most, 1.5, "config->osp_most is 1.5");
     REFUSE(osp_share, -0.5, "config->osp_share is -0.5");
-    REFUSE(osp_share, 2, "config->osp_share is 2");
+    REFUSE(osp_share, 2, "config->osp_share is 2, expected 0 to 1, or WEFT_OSP_NOTHING");
     REFUSE(osp_goodput, -1, "config->osp_goodput is -1");
     REFUSE(osp_average, 1, "config->osp_average is 1");
     bench.config.sync = WEFT_SERVER_DSSP;
@@ -238,7 +239,7 @@ static void misuse_worker(struct weft_server *server)
     CHECK_TEXT(weft_error_text(), "rate is 0, expected a number above 0");
     CHECK_STATUS(weft_server_tell_loss(server, NAN), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_server_tell_loss(server, -1), WEFT_ERR_INVALID);
-    CHECK_TEXT(weft_error_text(), "loss is -1, expected a number of at least 0");
+    CHECK_TEXT(weft_error_text(), "loss is -1, expected 0 to 1e300");
     OK(weft_server_ready(server, 2));
     CHECK_STATUS(weft_server_ready(server, 2), WEFT_ERR_STATE);
     CHECK_TEXT(weft_error_text(), "weft_server_ready: layer 2 has been announced in step 0");
@@ -314,66 +315,82 @@ Test(server_misuse, calls_are_refused_and_change_nothing)
 
 /* ---- states that do not fit ---- */
 
+/* A rank has another state than the one that fits. */
 static void refuse_state(struct weft_context *context, struct bench *bench,
-                         const struct weft_server_state *state, int rank, const char *text)
+                         const struct weft_server_state *good, const struct weft_server_state *bad,
+                         int rank, const char *text)
 {
     struct weft_server *server = NULL;
-    struct weft_server_state none = {.struct_size = sizeof none};
-    bench->config.state = weft_context_rank(context) == rank ? state : &none;
+    /* What ranks find together the first one may tell the others before they do. */
+    int found_by_all = strstr(text, "do not agree") || !strcmp(text, "config->state->clocks");
+    bench->config.state = weft_context_rank(context) == rank ? bad : good;
     int status = weft_server_create(&server, context, &bench->config);
-    CHECK(status == WEFT_ERR_INVALID ||
-          (status == WEFT_ERR_PEER && weft_context_rank(context) != rank));
+    CHECK(status == WEFT_ERR_INVALID || status == WEFT_ERR_PEER);
+    CHECK(status == WEFT_ERR_INVALID || weft_context_rank(context) != rank || found_by_all);
     CHECK_TEXT(weft_error_text(), text);
     CHECK(!server);
     bench->config.state = NULL;
 }
 
+#define REFUSE_STATE(rank, member, value, text)                                                    \
+    do {                                                                                           \
+        struct weft_server_state bad_ = copy.state;                                                \
+        bad_.member = (value);                                                                     \
+        refuse_state(context, &bench, &copy.state, &bad_, rank, text);                             \
+    } while (0)
+
 static int refuse_states(struct weft_context *context, void *user)
 {
+    static const uint64_t clocks[] = {0, 3}, huge[] = {0, UINT64_MAX};
+    static const unsigned char late[] = {2, 0, 0}, wrong[] = {0, 0, 4};
     struct bench bench;
-    float numbers[6] = {0};
-    const uint64_t clocks[] = {0, 3};
-    const unsigned char late[] = {2, 0, 0};
-    struct weft_server_state good = {.struct_size = sizeof good}, bad;
+    struct state_copy copy;
+    struct weft_server_state bad;
+    int rank = weft_context_rank(context);
     (void)user;
     bench_init(&bench);
     bench.config.sync = WEFT_SERVER_OSP;
-    bad = good;
-    bad.agreed[0] = 4;
-    refuse_state(context, &bench, &bad, 0, "config->state->agreed[0] (ranks) is 4, expected 3");
-    bad = good;
-    bad.agreed[1] = 2;
-    refuse_state(context, &bench, &bad, 1, "config->state->agreed[1] (servers) is 2, expected 1");
-    bad = good;
-    bad.agreed[2] = 2;
-    refuse_state(context, &bench, &bad, 2, "config->state->agreed[2] (layers) is 2, expected 3");
-    bad = good;
-    bad.next = UINT64_MAX;
-    refuse_state(context, &bench, &bad, 0, "config->state->next is");
-    bad = good;
+    bench.config.momentum = bench.config.osp_average = 0.5;
+    state_of_first(&copy, context, &bench.config, &bench.shape);
+    CHECK(copy.state.rank == (uint64_t)rank);
+    REFUSE_STATE(0, agreed[0], 4, "config->state->agreed[0] (ranks) is 4, expected 3");
+    REFUSE_STATE(1, agreed[1], 2, "config->state->agreed[1] (servers) is 2, expected 1");
+    REFUSE_STATE(2, agreed[2], 2, "config->state->agreed[2] (layers) is 2, expected 3");
+    REFUSE_STATE(1, rank, 0, "config->state->rank is 0, expected 1");
+    REFUSE_STATE(0, next, UINT64_MAX, "config->state->next is");
+    REFUSE_STATE(1, next, 3, "do not agree about config->state->next: worker 0 has 0");
+    REFUSE_STATE(0, late, NULL, "config->state->late is NULL, expected 3 elements");
+    REFUSE_STATE(0, late, wrong, "config->state->late[2] is 4, expected 0 to 3");
+    REFUSE_STATE(0, changes, NULL, "config->state->changes is NULL, expected 6 elements");
+    REFUSE_STATE(1, average, NULL, "config->state->average is NULL, expected 6 elements");
+    REFUSE_STATE(2, parameters, NULL, "config->state->parameters is NULL, expected 6 elements");
+    REFUSE_STATE(2, velocity, NULL, "config->state->velocity is NULL, expected 6 elements");
+    REFUSE_STATE(2, element_count, 5, "config->state->element_count is 5, expected 6");
+    REFUSE_STATE(2, clocks, NULL, "config->state->clock_count is 2, expected 0");
+    REFUSE_STATE(2, clock_count, 1, "config->state->clock_count is 1, expected 2");
+    REFUSE_STATE(2, clocks, huge, "config->state->clocks[1] is 18446744073709551615, expected");
+    REFUSE_STATE(2, clocks, clocks, "config->state->clocks");
+    REFUSE_STATE(1, struct_size, 2, "config->state->struct_size is 2");
+    bad = copy.state;
     bad.late = late;
-    refuse_state(context, &bench, &bad, 1, "config->state->pulled is NULL, expected parameters");
-    bad = good;
-    bad.parameters = numbers;
-    bad.element_count = 5;
-    refuse_state(context, &bench, &bad, 2, "config->state->element_count is 5, expected 6");
-    bad = good;
-    bad.clocks = clocks;
-    bad.clock_count = 1;
-    refuse_state(context, &bench, &bad, 2, "config->state->clock_count is 1, expected 2");
-    bad.clock_count = 2;
-    refuse_state(context, &bench, &bad, 2, "config->state->clocks[1] is 3, and worker 1 has");
-    bad = good;
-    bad.next = 3;
-    refuse_state(context, &bench, &bad, 1,
-                 "do not agree about config->state->next: worker 0 has 0");
-    bad = good;
-    bad.struct_size = 2;
-    refuse_state(context, &bench, &bad, 1, "config->state->struct_size is 2");
+    bad.pulled = NULL;
+    refuse_state(context, &bench, &copy.state, &bad, 1,
+                 "config->state->pulled is NULL, expected parameters");
+    bad = copy.state;
+    bad.clocks = NULL;
+    bad.clock_count = 0;
+    refuse_state(context, &bench, &copy.state, &bad, 2,
+                 "config->state->clocks is NULL, expected 2 elements");
     struct weft_server *server = NULL;
-    bench.config.state = weft_context_rank(context) ? &good : NULL;
+    bad = (struct weft_server_state){.struct_size = sizeof bad}; /* it says nothing */
+    bench.config.state = &bad;
+    OK(weft_server_create(&server, context, &bench.config));
+    OK(weft_server_destroy(server));
+    server = NULL;
+    bench.config.state = rank ? &copy.state : NULL;
     CHECK_STATUS(weft_server_create(&server, context, &bench.config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "config->state: rank 0 has none, rank 1 has a state");
+    state_free(&copy);
     tensors_free(&bench.tensors);
     return WEFT_OK;
 }
@@ -385,19 +402,45 @@ Test(server_misuse, states_that_do_not_fit_are_refused)
                  weft_error_text());
 }
 
+static int refuse_velocities(struct weft_context *context, void *user)
+{
+    struct bench bench;
+    struct state_copy copy;
+    (void)user;
+    bench_init(&bench);
+    bench.config.sync = WEFT_SERVER_ASP;
+    bench.config.momentum = 0.5;
+    bench.config.optimiser = WEFT_WORKER_UPDATES;
+    state_of_first(&copy, context, &bench.config, &bench.shape);
+    copy.state.next = weft_context_rank(context) < 2; /* who has taken a step has one */
+    REFUSE_STATE(1, worker_velocity, NULL,
+                 "config->state->worker_velocity is NULL, expected 6 elements");
+    state_free(&copy);
+    tensors_free(&bench.tensors);
+    return WEFT_OK;
+}
+
+Test(server_misuse, states_without_a_velocity_of_the_worker_are_refused)
+{
+    struct weft_virtual_config config = with_seed(1);
+    cr_assert_eq(weft_virtual_run(3, &config, refuse_velocities, NULL), WEFT_OK, "%s",
+                 weft_error_text());
+}
+
 /* Workers that hold back different layers would wait for each other. What is to be corrected is
  * each worker's own matter. */
 static int differ_in_late(struct weft_context *context, void *user)
 {
     static const unsigned char late[][LAYERS] = {{1, 0, 0}, {0, 0, 1}, {3, 0, 2}, {1, 2, 0}};
-    float numbers[6] = {0};
     struct bench bench;
+    struct state_copy copy;
     struct weft_server *server = NULL;
-    struct weft_server_state state = {.struct_size = sizeof state, .pulled = numbers};
     int rank = weft_context_rank(context);
     (void)user;
     bench_init(&bench);
     bench.config.sync = WEFT_SERVER_OSP;
+    state_of_first(&copy, context, &bench.config, &bench.shape);
+    struct weft_server_state state = copy.state;
     bench.config.state = &state;
     for (int i = 0; i < 2; i++) {
         state.late = late[rank ? i : !i];
@@ -418,6 +461,7 @@ static int differ_in_late(struct weft_context *context, void *user)
     state.late = late[rank % 2];
     OK(weft_server_create(&server, context, &bench.config));
     OK(weft_server_destroy(server));
+    state_free(&copy);
     tensors_free(&bench.tensors);
     return WEFT_OK;
 }
