@@ -63,6 +63,14 @@ objects 1
 checks=$((checks + 1))
 grep -q '"ics_fraction":0\.[1-4].*"osp_share":0.5,.*"osp_average":0.5,"osp_correct":"layer"' "$folder/out" ||
     fail "expected a second stage"
+# Bytes are of all steps, second stages and answers to the slowest rank too, wherever the server is.
+for how in '' '--co-located' '--transport shared' '--transport shared --co-located'; do
+    # shellcheck disable=SC2086
+    works train --algorithm $served -n 3 --steps 5 --batch 8 --osp-share 0.5 $how --json
+    grep -o '"bytes_sent":[0-9]*' "$folder/out" >>"$folder/bytes"
+done
+checks=$((checks + 1))
+[ "$(sort -u "$folder/bytes" | wc -l)" -eq 1 ] || fail "expected as many bytes of all of them"
 # Algorithm 1: nothing is late until two losses have been told, of epochs of 30 steps; then the more the further the loss
 # has fallen, and no more than there may be.
 for how in '--steps 60' '--steps 90' '--steps 150' '--steps 150 --osp-most 0.2'; do
@@ -108,6 +116,8 @@ wrong "--staleness: no algorithm of --algorithm uses it; expected ssp or dssp" t
 wrong "--staleness-most: no algorithm of --algorithm uses it; expected dssp" train --algorithm ssp \
     --staleness-most 2
 wrong "--staleness-most: 2; expected --staleness, 3, at least" train --algorithm dssp --staleness-most 2
+wrong "--staleness-most: 15 by default; expected --staleness, 20, at least" train --algorithm dssp --staleness 20
+wrong "-n: 4 ranks and --servers 4096; expected at most" train --algorithm bsp -n 4 --servers 4096
 wrong "--osp-share: no algorithm of --algorithm uses it; expected osp" train --algorithm bsp --osp-share 0.5
 wrong "--osp-share: '1.5'" train --algorithm osp --osp-share 1.5
 wrong "--osp-share: 'most'" train --algorithm osp --osp-share most

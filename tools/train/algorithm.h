@@ -200,7 +200,9 @@ struct train_algorithm {
     int listed_beside;
     /** An epoch has ended: the mean loss of this rank's batches in it. NULL: not asked for. */
     int (*epoch)(void *state, double loss);
-    /** NULL: the models are the same after every step. */
+    /** After the last step: waits for what goes on beside the next one. NULL: nothing does. */
+    int (*settle)(void *state);
+    /** NULL: the models are the same after every step, or once they have settled. */
     int (*finish)(void *state);
     /** NULL: nothing is ever stale. */
     void (*stats)(void *state, struct train_statistics *stats);

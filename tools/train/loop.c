@@ -372,8 +372,13 @@ static int end_steps(struct trainee *trainee)
     if (status == WEFT_OK)
         status = describe_compressed(trainee);
     if (status == WEFT_OK)
-        status = trainee_count_bytes(trainee);
-    return status == WEFT_OK ? add_last_to_history(trainee) : status;
+        status = add_last_to_history(trainee);
+    if (status == WEFT_OK && algorithm->settle)
+        status = algorithm->settle(trainee->state);
+    /* A server among the ranks sends to those that are behind it. */
+    if (status == WEFT_OK && algorithm->serve && trainee->job->options->servers.colocated)
+        status = weft_run_execute(trainee->barrier);
+    return status == WEFT_OK ? trainee_count_bytes(trainee) : status;
 }
 
 /* To one common model and everyone's report. */

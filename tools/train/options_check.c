@@ -189,8 +189,9 @@ static int check_servers(const struct train_options *options, const struct cli *
     for (size_t i = 0; i < options->algorithm_count; i++)
         used |= server_uses_of(options->algorithms[i]);
     if ((used & USES_DSSP) && servers->staleness_most < servers->staleness) {
-        return cli_usage(command, "--staleness-most: %llu; expected --staleness, %llu, at least",
+        return cli_usage(command, "--staleness-most: %llu%s; expected --staleness, %llu, at least",
                          (unsigned long long)servers->staleness_most,
+                         cli_typed(cli, "staleness-most") ? "" : " by default",
                          (unsigned long long)servers->staleness);
     }
     if (cli_typed(cli, "osp-most") && cli_typed(cli, "osp-share") && servers->osp_share != 0.0) {
@@ -306,8 +307,12 @@ int train_options_check_ranks(const struct train_options *options, int ranks)
     const int all = ranks + (apart ? options->servers.count : 0);
 
     if (all > MOST_RANKS && !options->processes && !options->is_virtual)
-        return cli_usage(command, "-n: %d ranks; expected at most %d threads%s", ranks,
-                         MOST_RANKS - (all - ranks), apart ? " beside servers" : "");
+        return apart ? cli_usage(command,
+                                 "-n: %d ranks and --servers %d; expected at most %d "
+                                 "threads in all",
+                                 ranks, options->servers.count, MOST_RANKS)
+                     : cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks,
+                                 MOST_RANKS);
     if (options->servers.colocated && options->servers.count > ranks) {
         return cli_usage(command,
                          "--servers: %d; expected 1..%d, the number of ranks, with --co-located",

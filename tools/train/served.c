@@ -309,6 +309,6 @@ const struct train_algorithm train_osp = {
     .sync = WEFT_SERVER_OSP,
     SERVED,
     .epoch = tell_loss,
-    .finish = correct,
+    .settle = correct,
     .leave = leave_together,
 };
