@@ -6,10 +6,14 @@
  */
 #include "tools/mpi/module.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef OPEN_MPI
 static const char *const launchers[] = {"mpiexec.openmpi", "orterun", "mpiexec", NULL};
@@ -50,6 +54,29 @@ static const char *start(int threads, int *rank, int *size)
     return NULL;
 }
 
+/* Tells the launcher that this process is done, as MPI_Finalize does in the end (PMI-1,
+ * "finalize"). To hydra a connection that closes without it is a process that died: where it has
+ * reaped the process before it sees the connection close, it ends the others and reports a bad
+ * termination, although all went well. The process must not end before the answer is here. */
+static void leave_launcher(void)
+{
+    static const char word[] = "cmd=finalize\n";
+    const char *name = getenv("PMI_FD");
+    char *end = NULL;
+    long file = name ? strtol(name, &end, 10) : -1;
+    char answer = 0;
+
+    if (file < 0 || end == name || *end)
+        return;
+    if (write((int)file, word, strlen(word)) != (ssize_t)strlen(word))
+        return;
+    while (answer != '\n') {
+        ssize_t got = read((int)file, &answer, 1);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return;
+    }
+}
+
 static void stop(int finalize)
 {
     int started = 0;
@@ -59,10 +86,12 @@ static void stop(int finalize)
     MPI_Finalized(&stopped);
     if (!started || stopped)
         return;
-    if (finalize)
+    if (finalize) {
         MPI_Finalize();
-    else
-        MPI_Barrier(MPI_COMM_WORLD);
+        return;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    leave_launcher();
 }
 
 static void end_all(int status)

@@ -24,8 +24,9 @@
 # the formulas with these (weft bench gtopk); training throughput. With COMMAND: that alone, on all
 # ranks, and what crossed each rank's link, was sent again, or waited for TCP's timer, and what the
 # queue in front of the link did not take: a port of a switch has room for some packets (--queue 32kb),
-# and where many ranks send to one that is not enough. The defaults take some ten minutes. Everything is made in namespaces weft-link-PID-* and taken
-# away in the end, also after an error or a signal. Exit status 2: what it needs is not here.
+# and where many ranks send to one that is not enough. The defaults take some ten minutes.
+# Everything is made in namespaces weft-link-PID-* and taken away in the end, also after an error or
+# a signal. Exit status 2: what it needs is not here.
 set -euo pipefail
 
 say() { echo "limited_link.sh: $*" >&2; }
