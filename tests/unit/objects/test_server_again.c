@@ -25,8 +25,6 @@ struct training {
     int late; /* layers that were pending at a cut */
 };
 
-/* ---- copies of states ---- */
-
 /* ---- a rank ---- */
 
 /* All ranks of the training, while the object goes on. */

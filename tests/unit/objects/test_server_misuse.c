@@ -22,6 +22,12 @@ static void bench_init(struct bench *bench)
     tensors_bind(&bench->tensors, &bench->config);
 }
 
+static void on_ranks(int ranks, int (*play)(struct weft_context *, void *))
+{
+    struct weft_virtual_config config = with_seed(1);
+    cr_assert_eq(weft_virtual_run(ranks, &config, play, NULL), WEFT_OK, "%s", weft_error_text());
+}
+
 /* A configuration that is refused; `text` is part of what is said. */
 static void refuse(struct weft_context *context, const struct weft_server_config *config,
                    int status, const char *text)
@@ -83,9 +89,7 @@ static int refuse_numbers(struct weft_context *context, void *user)
 
 Test(server_misuse, numbers_are_named_with_what_was_expected)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(3, &config, refuse_numbers, NULL), WEFT_OK, "%s",
-                 weft_error_text());
+    on_ranks(3, refuse_numbers);
 }
 
 /* ---- models and layers ---- */
@@ -137,9 +141,7 @@ static int refuse_models(struct weft_context *context, void *user)
 
 Test(server_misuse, models_are_named_with_what_was_expected)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(1, &config, refuse_models, NULL), WEFT_OK, "%s",
-                 weft_error_text());
+    on_ranks(1, refuse_models);
 }
 
 /* ---- ranks that disagree ---- */
@@ -187,8 +189,7 @@ static int differ(struct weft_context *context, void *user)
 
 Test(server_misuse, ranks_that_disagree_are_told_about_what)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(3, &config, differ, NULL), WEFT_OK, "%s", weft_error_text());
+    on_ranks(3, differ);
 }
 
 static int differ_in_models(struct weft_context *context, void *user)
@@ -218,9 +219,7 @@ static int differ_in_models(struct weft_context *context, void *user)
 
 Test(server_misuse, models_that_differ_are_found)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(3, &config, differ_in_models, NULL), WEFT_OK, "%s",
-                 weft_error_text());
+    on_ranks(3, differ_in_models);
 }
 
 /* ---- calls ---- */
@@ -397,9 +396,7 @@ static int refuse_states(struct weft_context *context, void *user)
 
 Test(server_misuse, states_that_do_not_fit_are_refused)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(3, &config, refuse_states, NULL), WEFT_OK, "%s",
-                 weft_error_text());
+    on_ranks(3, refuse_states);
 }
 
 static int refuse_velocities(struct weft_context *context, void *user)
@@ -422,9 +419,7 @@ static int refuse_velocities(struct weft_context *context, void *user)
 
 Test(server_misuse, states_without_a_velocity_of_the_worker_are_refused)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(3, &config, refuse_velocities, NULL), WEFT_OK, "%s",
-                 weft_error_text());
+    on_ranks(3, refuse_velocities);
 }
 
 /* Workers that hold back different layers would wait for each other. What is to be corrected is
@@ -468,7 +463,5 @@ static int differ_in_late(struct weft_context *context, void *user)
 
 Test(server_misuse, states_whose_late_layers_differ_are_refused)
 {
-    struct weft_virtual_config config = with_seed(1);
-    cr_assert_eq(weft_virtual_run(3, &config, differ_in_late, NULL), WEFT_OK, "%s",
-                 weft_error_text());
+    on_ranks(3, differ_in_late);
 }
