@@ -26,6 +26,15 @@ static int settle_server(const char *who, struct weft_server *server)
     return WEFT_OK;
 }
 
+/* The largest; 0 of none. */
+static uint64_t latest(const uint64_t *steps, size_t count)
+{
+    uint64_t largest = 0;
+    for (size_t w = 0; w < count; w++)
+        largest = steps[w] > largest ? steps[w] : largest;
+    return largest;
+}
+
 static int save_server(const char *who, struct weft_server *server, struct weft_server_state *state)
 {
     struct host *host = &server->host;
@@ -37,12 +46,8 @@ static int save_server(const char *who, struct weft_server *server, struct weft_
     int status = settle_server(who, server);
     if (status)
         return status;
-    for (size_t w = 0; w < server->workers; w++) {
+    for (size_t w = 0; w < server->workers; w++)
         host->saved_clocks[w] = host->guests[w].clock;
-        if (weft__server_merges(server) && weft__server_takes(server) &&
-            host->saved_clocks[w] > state->version)
-            state->version = host->saved_clocks[w];
-    }
     state->parameters = host->parameters;
     state->velocity = host->velocity;
     state->element_count = host->count;
@@ -50,8 +55,8 @@ static int save_server(const char *who, struct weft_server *server, struct weft_
         state->clocks = host->saved_clocks;
         state->clock_count = server->workers;
     }
-    if (!weft__server_merges(server))
-        state->version = host->updates;
+    state->version =
+        weft__server_merges(server) ? latest(state->clocks, state->clock_count) : host->updates;
     state->first_loss = isnan(host->tune.first_loss) ? 0 : host->tune.first_loss;
     state->loss = isnan(host->tune.loss) ? 0 : host->tune.loss;
     return WEFT_OK;
@@ -118,8 +123,8 @@ static int refuse(const char *who, const char *member, uint64_t is, uint64_t exp
                           member, (unsigned long long)is, (unsigned long long)expected);
 }
 
-/* A member that the object has use for; `count` elements. A state of which all is 0 says nothing:
- * then it begins with that. */
+/* Whether a member of `count` elements is there, if the object has use for it: memory for it. Not
+ * asked of a state that says nothing, all of whose members are 0: that part begins anew. */
 static int check_list(const char *who, const char *member, const void *list, const void *use,
                       size_t count)
 {
