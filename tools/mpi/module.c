@@ -64,11 +64,15 @@ static void leave_launcher(void)
     const char *name = getenv("PMI_FD");
     char *end = NULL;
     long file = name ? strtol(name, &end, 10) : -1;
+    ssize_t sent;
     char answer = 0;
 
     if (file < 0 || end == name || *end)
         return;
-    if (write((int)file, word, strlen(word)) != (ssize_t)strlen(word))
+    do
+        sent = write((int)file, word, strlen(word)); /* a socket takes all of so little */
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0)
         return;
     while (answer != '\n') {
         ssize_t got = read((int)file, &answer, 1);
@@ -82,6 +86,9 @@ static void stop(int finalize)
     int started = 0;
     int stopped = 0;
 
+#ifdef OPEN_MPI
+    finalize = 1; /* it returns, and whoever ends without is taken for one that has died */
+#endif
     MPI_Initialized(&started);
     MPI_Finalized(&stopped);
     if (!started || stopped)

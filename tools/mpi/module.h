@@ -25,8 +25,8 @@ struct mpi_module {
     /** Starts MPI unless it runs; @p threads 1: with MPI_THREAD_MULTIPLE, else FUNNELED will do.
      *  Rank and size of the world. NULL, or what is wrong. */
     const char *(*start)(int threads, int *rank, int *size);
-    /** Ends it if it runs: by MPI_Finalize, or, @p finalize 0, by a barrier and by
-     *  leaving the launcher. */
+    /** Ends it if it runs: by MPI_Finalize, or, with MPICH and @p finalize 0, by a barrier and
+     *  by telling the launcher. */
     void (*stop)(int finalize);
     void (*abort)(int status);
 
