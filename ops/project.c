@@ -9,18 +9,6 @@
 #include "ops/project_kernels.h"
 
 enum {
-    /* A block of the basis stays in the second cache while slices come by, and so many elements of
-     * a few of these, centred, in the first. */
-    BASIS_FLOATS = 65536,
-    DEEP = 256,
-    CENTRED_ROWS = 18,
-    /* With few components: elements of a slice, and slices, of which sums are held at a time. */
-    NARROW_DEEP = 1024,
-    NARROW_ROWS = 64,
-    /* Likewise where they are centred, or squared: elements of a slice, and of all that are
-     * prepared at a time. */
-    PREPARED_DEEP = 1024,
-    PREPARED_FLOATS = 4096,
     /* A block of the basis that has been transposed. */
     TURNED_FLOATS = 8192,
     TURNED_DEEP = 64,
@@ -67,6 +55,7 @@ struct squares {
 struct projection {
     const struct weft__projecting *task;
     const struct weft__project_kernels *kernels;
+    struct weft__project_order order;
     struct squares *squares; /* NULL: not wanted */
 };
 
@@ -132,25 +121,26 @@ static void project_narrow(const struct projection *p, size_t m, size_t rows, si
 {
     const struct weft__projecting *task = p->task;
     const size_t d = task->components;
-    const size_t deep = task->mean || p->squares ? PREPARED_DEEP : NARROW_DEEP;
-    float lanes[NARROW_ROWS * (WEFT__NARROW - 1) * WEFT__LANES];
-    float turned[(WEFT__NARROW - 1) * NARROW_DEEP];
-    float work[PREPARED_FLOATS];
-    float sums[NARROW_ROWS * (WEFT__NARROW - 1)];
+    const size_t deep = p->order.deep;
+    float lanes[WEFT__NARROW_ROWS * (WEFT__NARROW - 1) * WEFT__LANES];
+    float turned[(WEFT__NARROW - 1) * WEFT__PREPARED_DEEP];
+    float work[WEFT__PREPARED_FLOATS];
+    float sums[WEFT__NARROW_ROWS * (WEFT__NARROW - 1)];
 
     for (size_t k = 0; k < length; k += lesser(deep, length - k)) {
         const size_t depth = lesser(deep, length - k);
-        const size_t step = task->mean || p->squares ? PREPARED_FLOATS / depth : rows;
+        const size_t step = task->mean || p->squares ? WEFT__PREPARED_FLOATS / depth : rows;
 
         p->kernels->transpose(task->basis + k * task->stride, task->stride, depth, d, turned,
-                              NARROW_DEEP);
+                              WEFT__PREPARED_DEEP);
         for (size_t r = 0; r < rows; r += lesser(step, rows - r)) {
             const size_t some = lesser(step, rows - r);
             const float *x = prepare(p, m + r, some, k, depth, work);
 
             if (d > 0)
-                p->kernels->narrow(x, task->mean ? depth : task->slice, some, turned, NARROW_DEEP,
-                                   d, depth, k == 0, lanes + r * d * WEFT__LANES);
+                p->kernels->narrow(x, task->mean ? depth : task->slice, some, turned,
+                                   WEFT__PREPARED_DEEP, d, depth, k == 0,
+                                   lanes + r * d * WEFT__LANES);
         }
     }
     if (task->stride == d) {
@@ -167,8 +157,8 @@ static void project_narrow(const struct projection *p, size_t m, size_t rows, si
 static void project_block(const struct projection *p, size_t m, size_t rows, size_t k, size_t depth)
 {
     const struct weft__projecting *task = p->task;
-    float work[CENTRED_ROWS * DEEP];
-    const size_t step = task->mean || p->squares ? CENTRED_ROWS : rows;
+    float work[WEFT__CENTRED_ROWS * WEFT__BASIS_DEEP];
+    const size_t step = task->mean || p->squares ? p->order.joined : rows;
     const size_t groups = rows > 0 ? (rows + step - 1) / step : 0;
 
     for (size_t g = 0; g < groups; g++) {
@@ -197,8 +187,7 @@ static void project_wide(const struct projection *p)
     const size_t whole = task->count / task->slice;
     const size_t rest = task->count % task->slice;
     const size_t length = whole > 0 ? task->slice : rest;
-    const size_t fits = BASIS_FLOATS / task->components;
-    const size_t deep = fits < 16 ? 16 : lesser(fits, DEEP);
+    const size_t deep = p->order.deep;
 
     for (size_t k = 0; k < length; k += lesser(deep, length - k)) {
         project_block(p, 0, whole, k, lesser(deep, length - k));
@@ -210,19 +199,21 @@ static void project_wide(const struct projection *p)
 void weft__project(const struct weft__projecting *task)
 {
     struct squares squares;
-    const struct projection p = {.task = task,
-                                 .kernels = weft__project_kernels_find(),
-                                 .squares = task->squares ? &squares : NULL};
+    const struct projection p = {
+        .task = task,
+        .kernels = weft__project_kernels_find(),
+        .order = weft__project_order_of(task->slice, task->components, task->stride),
+        .squares = task->squares ? &squares : NULL};
     const size_t whole = task->count / task->slice;
     const size_t rest = task->count % task->slice;
 
     if (p.squares)
         memset(&squares, 0, sizeof squares);
-    if (task->stride >= WEFT__NARROW && task->components > 0) {
+    if (!p.order.narrow) {
         project_wide(&p);
     } else {
-        for (size_t m = 0; m < whole; m += lesser(NARROW_ROWS, whole - m))
-            project_narrow(&p, m, lesser(NARROW_ROWS, whole - m), task->slice);
+        for (size_t m = 0; m < whole; m += lesser(p.order.rows, whole - m))
+            project_narrow(&p, m, lesser(p.order.rows, whole - m), task->slice);
         if (rest > 0)
             project_narrow(&p, whole, 1, rest);
     }

@@ -10,6 +10,9 @@
 
 #include <weft/compress.h>
 
+/* With less components there are sums of parts. */
+enum { WEFT__NARROW = 8 };
+
 struct weft__projecting {
     const float *basis;
     size_t slice;
@@ -26,6 +29,59 @@ struct weft__projecting {
 };
 
 void weft__project(const struct weft__projecting *task);
+
+/*
+ * The order in which squares are added: element i of a run to number i modulo 32, run after run;
+ * then halves are added. A run is what is read at once:
+ *
+ *     wide      a block of `deep` elements of all slices, slice by slice, after the other; and in
+ *               each block the last slice, if it is shorter, at the end. If a block is all of them,
+ *               slices lie together: then they are read in groups of nearly the same size, of at
+ *               most `joined` slices.
+ *     narrow    so many slices (`rows`) after the others, block by block of them; the last slice,
+ *               if it is shorter, by itself at the end. Groups are `joined` slices as far as they
+ *               go.
+ */
+struct weft__project_order {
+    int narrow;
+    size_t rows;
+    size_t deep;
+    size_t joined;
+};
+
+enum {
+    /* A block of the basis stays in the second cache while slices come by, and so many elements of
+     * a few of these, centred, in the first. */
+    WEFT__BASIS_FLOATS = 65536,
+    WEFT__BASIS_DEEP = 256,
+    WEFT__CENTRED_ROWS = 18,
+    /* With few components: slices of which sums are held at a time; elements of a slice, and of all
+     * that are prepared at a time. */
+    WEFT__NARROW_ROWS = 64,
+    WEFT__PREPARED_DEEP = 1024,
+    WEFT__PREPARED_FLOATS = 4096,
+};
+
+/* Of a task: its slice, components and stride. */
+static inline struct weft__project_order weft__project_order_of(size_t slice, size_t components,
+                                                                size_t stride)
+{
+    struct weft__project_order order = {1, WEFT__NARROW_ROWS, WEFT__PREPARED_DEEP, 1};
+
+    if (stride < WEFT__NARROW || components == 0) {
+        order.joined =
+            WEFT__PREPARED_FLOATS / (slice < order.deep ? slice : (size_t)WEFT__PREPARED_DEEP);
+        return order;
+    }
+    order.narrow = 0;
+    order.joined = WEFT__CENTRED_ROWS;
+    order.deep = WEFT__BASIS_FLOATS / components;
+    if (order.deep < 16)
+        order.deep = 16;
+    if (order.deep > WEFT__BASIS_DEEP)
+        order.deep = WEFT__BASIS_DEEP;
+    return order;
+}
 
 struct weft__reconstructing {
     const float *basis;

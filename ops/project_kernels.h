@@ -8,8 +8,7 @@
 #include <stddef.h>
 
 enum {
-    /* With less components there are WEFT__LANES sums. */
-    WEFT__NARROW = 8,
+    /* With less than WEFT__NARROW components there are so many sums. */
     WEFT__LANES = 16,
     /* Sums of squares. */
     WEFT__SQUARES = 32,

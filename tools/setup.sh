@@ -5,7 +5,7 @@
 #   tools/setup.sh [build|test|ci]
 #
 # build: what the library and the command need; test (default): what tests/run.sh needs as well;
-# ci: what .ci/run needs as well. Needs root or sudo only when something is missing.
+# ci: what .ci/run needs as well, nvcc among it. Needs root or sudo only when something is missing.
 set -euo pipefail
 
 level=${1:-test}
@@ -17,7 +17,7 @@ case $level in
 build) ;;
 test) packages+=("${for_tests[@]}") ;;
 ci) packages+=("${for_tests[@]}" ccache clang-format valgrind git spin
-               openmpi-bin libopenmpi-dev) ;;
+               openmpi-bin libopenmpi-dev python3-pip) ;;
 *)
     echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
     exit 2
@@ -36,7 +36,17 @@ for package in "${packages[@]}"; do
     # Equal on systems where a package is installed for two architectures.
     [[ $state == installed* ]] || missing+=("$package")
 done
+# What is no Debian package everywhere. Without it the build goes without kernels for devices, which
+# .ci/run then says.
+finish()
+{
+    if [[ $level == ci ]]; then
+        "$(dirname "$0")/scripts/fetch_nvcc.sh" || true
+    fi
+}
+
 if ((${#missing[@]} == 0)); then
+    finish
     exit 0
 fi
 
@@ -67,3 +77,4 @@ if [[ " ${missing[*]} " == *openmpi* && $before != *openmpi* ]]; then
             "$(update-alternatives --list "$name" | grep mpich)" >&2
     done
 fi
+finish

@@ -24,7 +24,8 @@ extern "C" {
     X(WEFT_FAULT_SIZE, "size")                                                                     \
     X(WEFT_FAULT_DEADLOCK, "deadlock")                                                             \
     X(WEFT_FAULT_RACE, "race")                                                                     \
-    X(WEFT_FAULT_RESULT, "result")
+    X(WEFT_FAULT_RESULT, "result")                                                                 \
+    X(WEFT_FAULT_ORDER, "order")
 
 /**
  * What is wrong.
@@ -33,11 +34,14 @@ extern "C" {
  * match: a send, receive or signal without its counterpart, two of one (peer, tag), an event whose
  *        channel nobody signals, a rank whose schedule is missing.
  * size: the two ends of a message differ in bytes or datatype, or more may come than fits; or an
- *       operation of weft/compress.h would refuse its regions.
+ *       operation cannot take its regions: those of weft/compress.h know theirs, and functions of
+ *       the host take no memory of a device.
  * deadlock: nodes that wait without end, if every send waits for its receive.
  * race: two nodes of one rank that are not ordered touch common bytes, and one of them writes.
  * result: a stated result is not what the graphs compute; or a node reads what nothing has written,
  *         or an output is not written.
+ * order: with `in_order`, messages that wait for each other in a circle, so that there is no order
+ *        in which they could be issued to what executes them one after the other.
  */
 typedef enum weft_fault_kind {
 #define WEFT_FAULT_ENUM(name, text) name,
@@ -87,6 +91,10 @@ struct weft_check_config {
     uint64_t seed;
     /** 1: stop before the symbolic execution: no deadlock and no result is looked for. */
     int local_only;
+    /** 1: look also for an order in which messages between slots of devices can be issued to what
+     *  executes them in the order of issue and blocks until the other end has been issued, as NCCL
+     *  does on a stream. Where no schedule has a slot on a device: all messages. */
+    int in_order;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -111,6 +119,16 @@ struct weft_check_summary {
     int bounded;
     /** 1: a rank may have more races than those counted: after 8 no more are looked for in it. */
     int more;
+    /** With `in_order`: messages that are issued in order, and in how many rounds. A rank issues
+     *  its messages of a round together (NCCL: as a group), and the rounds one after the other. */
+    uint64_t ordered;
+    uint64_t rounds;
+    /** With `in_order`: ends of messages whose place in the order is not known beforehand, so that
+     *  both ranks have to agree on them before either issues: they come after a choice, or the
+     *  order would make them wait for an event of the application that they do not wait for. */
+    uint64_t unordered;
+    /** One line on the first of these; NULL if there is none. Belongs to the report. */
+    const char *unordered_text;
 };
 
 struct weft_check_report;
@@ -128,7 +146,8 @@ struct weft_check_report;
  *
  * Without choices O(n log n) in nodes, edges, the pieces of memory that they touch and the runs of
  * successive ranks in the sums that these hold; ends that are stated to come after starts, O(n) for
- * each 512 ranks. Blocks the caller; any thread.
+ * each 512 ranks; with `in_order` and events of the application, O(n) for each 256 of these. Blocks
+ * the caller; any thread.
  */
 WEFT_EXPORT int weft_check(const struct weft_schedule *const *schedules, size_t count,
                            const struct weft_check_config *config,

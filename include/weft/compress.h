@@ -291,7 +291,9 @@ WEFT_EXPORT int weft_pca_available(void);
  * other region (but reconstruct-K may have its mean where its values are): else the run fails, with
  * a text. On virtual ranks without payload they touch nothing. A long one is computed in parts,
  * between which the engine looks after everything else; how it is cut depends on sizes alone. A
- * value that the node produces becomes the number of elements of region 0.
+ * value that the node produces becomes the number of elements of region 0. Where a region is memory
+ * of a device (weft_schedule_set_memory()) the device computes it, to the same bits but for the
+ * payloads of NaNs, and touches no memory to work in.
  *
  * quantise-B-N-M: 0 (written) the bytes, weft_quantised_bytes() of the values; 1 the values. What
  * is drawn depends on the seed, the run's version, the rank and the node: no two are alike.

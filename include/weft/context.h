@@ -52,6 +52,18 @@ typedef enum weft_bind {
     WEFT_BIND_OFF
 } weft_bind_t;
 
+/** How messages travel whose payload is memory of a device, between ranks that are processes. */
+typedef enum weft_device_way {
+    /** WEFT_DEVICE_WAY from the environment ("direct" or "staged"), else: read by the receiver's
+     *  device where it is, if it gets there; taken by MPI, if that says that it can; and else by
+     *  way of pinned memory of the host. */
+    WEFT_DEVICE_WAY_DEFAULT,
+    /** The same, but MPI is not asked: it takes memory of devices. */
+    WEFT_DEVICE_WAY_DIRECT,
+    /** By way of pinned memory of the host, all of them. */
+    WEFT_DEVICE_WAY_STAGED
+} weft_device_way_t;
+
 /** The settings of a context. Members that are 0 mean their defaults. */
 struct weft_context_config {
     size_t struct_size;
@@ -88,6 +100,16 @@ struct weft_context_config {
      *  warning. */
     weft_log_level_t log_level;
     weft_bind_t bind_helper;
+    /** The device of runs whose plans have slots on one: "cuda:1" is CUDA's second. It is opened
+     *  when the first such run is created. "cuda", and NULL, the default, without WEFT_DEVICE in
+     *  the environment: that of the CUDA context which is current in the thread that creates that
+     *  run, else by the place of the rank on its host. Copied. */
+    const char *device;
+    /** How messages travel whose payload is memory of a device. */
+    weft_device_way_t device_way;
+    /** Where they go by way of pinned memory of the host: bytes of a segment, of which a context
+     *  has 8; rounded up to a multiple of 64 KiB. At most 1 GiB. Default: 256 KiB. */
+    size_t segment_bytes;
 };
 
 /** All defaults: @p size bytes are written. The macro passes the caller's size. */
@@ -455,6 +477,11 @@ struct weft_context_stats {
     uint64_t fused;
     uint64_t steps;
     uint64_t sleeps;
+    /** Messages sent whose payload was memory of a device: those that the receiver's device has
+     *  read where they were, or that MPI has taken as they were; and those that went by way of
+     *  pinned memory of the host. */
+    uint64_t device_direct;
+    uint64_t device_staged;
 };
 
 /** The counters of a context. Any thread.

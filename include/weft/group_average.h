@@ -40,6 +40,7 @@
 
 #include <weft/context.h>
 #include <weft/model.h>
+#include <weft/schedule.h>
 #include <weft/types.h>
 
 #ifdef __cplusplus
@@ -149,6 +150,12 @@ struct weft_group_average_config {
      *  Borrowed for the creation. Steps go on where it was taken; the largest of all ranks is the
      *  first version, ranks that are behind it are stale until they have reached it. */
     const struct weft_group_average_state *state;
+    /** Where the tensors of this rank are; other ranks may have theirs elsewhere. WEFT_MEMORY_HOST
+     *  (default), or WEFT_MEMORY_DEVICE: on the device of the context, or another one that its
+     *  kernels reach. Then sums are made there, with the bits of the host's, what the object takes
+     *  and what its states point to is the device's, and steps may be put on streams (weft/cuda.h).
+     *  Tensors must be computed when what is not handed a stream is called, and are at return. */
+    weft_memory_t memory;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -290,11 +297,21 @@ WEFT_EXPORT int weft_group_average_post(struct weft_group_average *average);
 WEFT_EXPORT int weft_group_average_wait(struct weft_group_average *average,
                                         struct weft_group_average_result *result);
 
+/**
+ * Whether weft_group_average_wait() would wait, for other ranks or for a stream: WEFT_IN_PROGRESS.
+ * If not, it is called: what it returns is returned, and the step is over. Of a step that has been
+ * posted, or put on a stream.
+ * @return WEFT_IN_PROGRESS; as weft_group_average_wait().
+ */
+WEFT_EXPORT int weft_group_average_test(struct weft_group_average *average,
+                                        struct weft_group_average_result *result);
+
 /** The rank that WEFT_AVERAGE_DRAWN draws for a version: it is waited for. Pure; any thread.
  *  -1 for ranks < 1. */
 WEFT_EXPORT int weft_group_average_activator(uint64_t seed, int ranks, uint64_t version);
 
-/** The step to come: how many there have been. */
+/** The step to come: how many there have been. One that has been put on a stream is to come until
+ *  it has been waited for, or the next one is begun. */
 WEFT_EXPORT uint64_t weft_group_average_next(const struct weft_group_average *average);
 
 /** What this rank has counted so far.

@@ -23,6 +23,28 @@ struct weft_run;
 struct weft_series;
 struct weft_object;
 
+/** How messages between slots of devices go. */
+typedef enum weft_nccl {
+    /** As the transport carries them. */
+    WEFT_NCCL_NONE,
+    /** Over a communicator of NCCL. It executes messages in the order of issue, so all ranks issue
+     *  them in one order, which they compute when the run is created; a plan whose messages wait
+     *  for each other in a circle is refused. Each version is agreed on before it issues anything
+     *  (four control messages a rank, over the context's transport), so runs may be started in
+     *  different orders on different ranks. Messages of which it shows only in the run whether, how
+     *  large or when they are sent (after choices, events of the application, with counts that are
+     *  values) are agreed on one by one, between their two ranks. */
+    WEFT_NCCL_KNOWN,
+    /** Over NCCL; all messages are agreed on between their two ranks: three control messages for
+     *  those that both have reached. For plans whose peers are bound to other ranks from run to
+     *  run (weft_run_bind_peers()). Series are always so. */
+    WEFT_NCCL_AGREED,
+    /** As WEFT_NCCL_KNOWN, and the caller knows that nothing has to be agreed on: all ranks start
+     *  the versions of all such runs in one order, none needs a later one to end, and nothing else
+     *  of their contexts goes over NCCL meanwhile. */
+    WEFT_NCCL_IN_ORDER
+} weft_nccl_t;
+
 /** The settings of a run. Members that are 0 mean their defaults. */
 struct weft_run_config {
     size_t struct_size;
@@ -32,8 +54,9 @@ struct weft_run_config {
     /** Fails a run with WEFT_ERR_TIMEOUT so many nanoseconds after its start. Default:
      *  WEFT_NEVER. */
     uint64_t deadline_ns;
-    /** Called by the thread that drives the engine when a run has ended; must not block, may start
-     *  other runs, and may destroy runs of the context, this one included. NULL: none. */
+    /** Called by the thread that drives the engine when a run has ended, before weft_run_wait() and
+     *  weft_run_test() say so to others; must not block, may start other runs, and may destroy runs
+     *  of the context, this one included. NULL: none. */
     void (*ended)(void *user, struct weft_run *run, int status);
     void *user;
     /** The object (weft/object.h) of the same context that the run is part of: it fails with it,
@@ -53,6 +76,11 @@ struct weft_run_config {
      *  may be created and destroyed on some ranks only. The plan has no events of channels; with
      *  `object`, `local_only`, `unordered` and `signalled` it is WEFT_ERR_INVALID. */
     int sequence;
+    /** The same on all ranks. If it is not WEFT_NCCL_NONE, creating the run is collective and
+     *  blocks: all ranks create it, the plan of each having messages or not, or none has it. Not
+     *  with `local_only` and `sequence`. Before a failure of a version ends the communicator, on
+     *  all ranks: such a run cannot be started again (WEFT_ERR_STATE). */
+    weft_nccl_t nccl;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -227,6 +255,7 @@ WEFT_EXPORT int weft_run_quit(struct weft_run *run);
 
 /**
  * After a failure: whether the transport has given back every buffer of the run. Drives the engine.
+ * What a rank has been sent it gives back as it drives, which its own run need not be active for.
  * @return WEFT_OK: the run may be started again; WEFT_IN_PROGRESS: a send is still borrowed.
  */
 WEFT_EXPORT int weft_run_reclaim(struct weft_run *run);
@@ -338,6 +367,10 @@ struct weft_series_config {
     void *user;
     /** As weft_run_config.object. */
     struct weft_object *object;
+    /** As weft_run_config.nccl; what is not WEFT_NCCL_NONE is WEFT_NCCL_AGREED. Ends of messages
+     *  meet by their tags: those of one tag are all in memory of devices, on all ranks and in all
+     *  plans, or all in the host's. */
+    weft_nccl_t nccl;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -45,6 +45,17 @@ typedef enum weft_slot_kind {
     WEFT_SLOT_SCRATCH
 } weft_slot_kind_t;
 
+/** Where the memory of a slot is. */
+typedef enum weft_memory {
+    /** Of the host: what the processor reads and writes. */
+    WEFT_MEMORY_HOST,
+    /** Of the device of the context that a run is of (weft/cuda.h). */
+    WEFT_MEMORY_DEVICE
+} weft_memory_t;
+
+/** In weft_schedule_set_memory(): every slot that the schedule has so far. */
+#define WEFT_SLOT_ALL (-1)
+
 /** A range of elements of a slot. `value`, if not 0, holds the number used in a run: <= `count`. */
 struct weft_region {
     weft_slot_t slot;
@@ -80,6 +91,16 @@ WEFT_EXPORT int weft_schedule_status(const struct weft_schedule *schedule);
 WEFT_EXPORT weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *name,
                                                weft_dtype_t dtype, size_t count,
                                                weft_slot_kind_t kind);
+
+/**
+ * Says where the memory of @p slot is: what is bound to it must be there, and of scratch the run
+ * provides it there. Without this it is host memory. weft_schedule_place() says which nodes the
+ * device executes.
+ * @param slot WEFT_SLOT_ALL: every slot that there is, of a template that has been built, say.
+ * @return WEFT_OK, or a negative status, as all errors of a builder.
+ */
+WEFT_EXPORT int weft_schedule_set_memory(struct weft_schedule *schedule, weft_slot_t slot,
+                                         weft_memory_t memory);
 
 /**
  * Adds a value: a count that is known only while the schedule runs, between 0 and @p max. It is
@@ -228,6 +249,18 @@ WEFT_EXPORT const char *weft_result_slot(const struct weft_result *result, int r
 WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,
                                          const struct weft_result *result);
 
+/**
+ * Puts every node on one side, the host's or the device's, and adds copies for those of its regions
+ * that are on the other: a reduction works where what it writes is, a compute node on the device if
+ * one of its regions is there. Such a region is replaced by scratch of its size, into which it is
+ * copied before if the node reads it, and from which after if the node writes it. Nodes keep their
+ * numbers; copies come behind them, with labels. weft_schedule_commit() does this to a copy of its
+ * own, so it is for who wants to see it, or to dump it.
+ * @return WEFT_OK, also where there was nothing to add; WEFT_ERR_MEMORY, WEFT_ERR_UNSUPPORTED (too
+ *         many nodes), as all errors of a builder.
+ */
+WEFT_EXPORT int weft_schedule_place(struct weft_schedule *schedule);
+
 /* ---- schedules made of others ---- */
 
 /** Where the elements of a slot of a part lie. */
@@ -313,6 +346,7 @@ struct weft_slot_info {
     weft_dtype_t dtype;
     weft_slot_kind_t kind;
     size_t count;
+    weft_memory_t memory;
 };
 
 /** A value; `producer` is the node that sets it, or -1 if the user binds it. */

@@ -45,6 +45,8 @@
  *     weft_parameter         an array of them in weft_read_options, and handed out
  *     weft_projection_squares  three sums, added to by each call
  *     weft_sparse            an array of them is handed over; made for each step of a loop
+ *     weft_device_term       an array of them in weft_device_sum
+ *     weft_device_found      two numbers, added to by each call, by a device
  *     weft_virtual_fault     an array of them in weft_virtual_config
  *     weft_sim_firing        an array of them in weft_sim_config
  *     weft_sim_op_cost       an array of them in weft_sim_config, weft_goal_options

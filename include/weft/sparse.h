@@ -272,10 +272,15 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
  * names; a region that is written has room for as many as it has elements. "Work" is as many
  * elements as the lists that are read have together, and weft_sparse_merge_workspace() bytes. A
  * limit is a region of anything, written, whose count is the number that is meant. A residual is a
- * dense vector (WEFT_F32) to which pairs that are dropped are added. All but the last produce the
- * number of pairs in the list that they write, have WEFT_OP_FOLDS, and what one of them has
- * folded the others take in. On virtual ranks without payload they touch nothing, and a list is as
+ * dense vector (WEFT_F32) to which pairs that are dropped are added; if it is of no elements (it
+ * may have a value, too), they are lost. All but sparse-bounds produce the number of pairs in the
+ * list that they write. Those that read lists, and produce one, have WEFT_OP_FOLDS, and what one of
+ * them has folded the others take in. NaNs fail the run, or count as zeros (struct
+ * weft_sparse_op_config). On virtual ranks without payload they touch nothing, and a list is as
  * long as it can be: as if no index were in two. A region of another datatype fails the run.
+ *
+ * Where a region is memory of a device (weft_schedule_set_memory()) the device computes them, to
+ * the same bits but for the payloads of NaNs, and touches neither work nor limits.
  *
  * topk-merge: 0 (written) the merged list, a T b; 1, 2 the lists to merge; 3 (written) work; 4 a
  * limit: of pairs that are kept; 5 (written, optional) a residual. WEFT_OP_COMMUTES.
@@ -295,6 +300,20 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
  * sparse-bounds writes and produces nothing, and fails the run if something is wrong: 0 bounds
  * (WEFT_U64), which ascend from 0 to the length of 2; 1 a list, with ascending indices that lie in
  * 2; 2 a dense vector (WEFT_F32). With that, parts between successive bounds are the whole list.
+ *
+ * topk-select: 0 (written) a list of the entries of largest magnitude of 1 + 2; 1 (updated) a
+ * residual, which becomes 1 + 2 with zeros in the place of what is in the list, as by
+ * weft_sparse_accumulate_top(); 2 values (WEFT_F32), as many elements, or none, if nothing is to be
+ * added. Without a residual (of no elements) it is weft_sparse_top() of the values. 3 (written)
+ * memory to work in, weft_sparse_select_workspace() bytes; 4 a limit: of pairs; 5 (updated,
+ * optional) a hint (WEFT_F32, one element, 0 at first), which the operation leaves for the next
+ * time, and which decides only how long it takes. It takes that long in one go.
+ *
+ * sparse-above: the entries of 1 + 2 that reach a threshold, as many as 0 has room for, the lowest
+ * indices first, as by weft_sparse_accumulate_above(): 0 to 3 as of topk-select; 4 a threshold
+ * (WEFT_F32, one element).
+ *
+ * What these two write is not followed by checking.
  */
 #define WEFT_SPARSE_OP_MAP(X)                                                                      \
     X(WEFT_SPARSE_MERGE, "topk-merge")                                                             \
@@ -302,7 +321,9 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
     X(WEFT_SPARSE_SUM, "sparse-sum")                                                               \
     X(WEFT_SPARSE_KEEP, "sparse-keep")                                                             \
     X(WEFT_SPARSE_JOIN, "sparse-join")                                                             \
-    X(WEFT_SPARSE_BOUNDS, "sparse-bounds")
+    X(WEFT_SPARSE_BOUNDS, "sparse-bounds")                                                         \
+    X(WEFT_SPARSE_SELECT, "topk-select")                                                           \
+    X(WEFT_SPARSE_ABOVE, "sparse-above")
 
 typedef enum weft_sparse_op_kind {
 #define WEFT_SPARSE_OP_ENUM(name, text) name,
@@ -319,6 +340,26 @@ typedef enum weft_sparse_op_kind {
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference.
  */
 WEFT_EXPORT int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op);
+
+/** Which operation, and how. Members that are 0 mean their defaults. */
+struct weft_sparse_op_config {
+    size_t struct_size;
+    weft_sparse_op_kind_t kind;
+    /** Of what is selected from or added, as of the functions above. A name does not say it:
+     *  schedules that are read back have WEFT_NAN_ERROR. */
+    weft_nan_policy_t nan;
+};
+
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_sparse_op_config_init_sized(struct weft_sparse_op_config *config,
+                                                  size_t size);
+#define weft_sparse_op_config_init(config)                                                         \
+    weft_sparse_op_config_init_sized((config), sizeof *(config))
+
+/** As weft_sparse_op(), which has the defaults.
+ *  @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference. */
+WEFT_EXPORT int weft_sparse_op_create(struct weft_op **op,
+                                      const struct weft_sparse_op_config *config);
 
 /** weft_sparse_op() of topk-merge. */
 WEFT_EXPORT int weft_sparse_merge_op(struct weft_op **op);

@@ -114,6 +114,10 @@ struct weft_template_params {
     int colocated;
     /** server-step, algorithm paced: segments that a worker has on the way to a server. 0: 1. */
     size_t window;
+    /** Where the memory of all slots is, scratch too (weft_schedule_set_memory()). Ranks may differ
+     *  in it. The choice of an algorithm and of segments does not look at it, only at `cost`.
+     *  Default WEFT_MEMORY_HOST. */
+    weft_memory_t memory;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -180,6 +180,18 @@ typedef int (*weft_compute_fn)(struct weft_call *call);
 typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *b, size_t count,
                               weft_dtype_t dtype);
 
+/**
+ * What a device does in place of a compute or reduction function, where regions are memory of a
+ * device: puts its work on @p stream and returns, without waiting for anything. The node ends when
+ * the stream has got there. Called as compute functions are, with the device current.
+ * @param call of a reduction, too: its arguments are dst, a and b. Regions are memory of the
+ *        device; `value`, if there is one, is memory that both can write, of the host's address.
+ * @param stream a CUstream or cudaStream_t (weft/cuda.h). Valid during the call. weft/device.h has
+ *        arithmetic that can be put there.
+ * @return WEFT_OK, or anything else to fail the run, as a compute function.
+ */
+typedef int (*weft_device_fn)(struct weft_call *call, void *stream);
+
 /** a op b equals b op a: the order of ranks need not be kept. */
 #define WEFT_OP_COMMUTES 1u
 /** The compute function may return WEFT_IN_PROGRESS. */
@@ -199,13 +211,16 @@ struct weft_op_config {
     const char *name;
     /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND, WEFT_OP_FOLDS. */
     unsigned flags;
-    /** Exactly one of `reduce` and `compute`. */
+    /** Exactly one of `reduce` and `compute`; neither, if there is `device`: then it is a compute
+     *  operation of devices alone. */
     weft_reduce_fn reduce;
     weft_compute_fn compute;
     /** Asks a pending compute whether it has finished; NULL if weft_call_complete() tells. */
     weft_compute_fn poll;
     /** Handed to the functions; borrowed for as long as the operation lives. */
     void *user;
+    /** NULL: regions of this operation are memory of the host. */
+    weft_device_fn device;
 };
 
 /** All defaults, as weft_context_config_init(). */

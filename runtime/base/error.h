@@ -12,6 +12,12 @@ WEFT__PRIVATE int weft__error(int status, const char *format, ...) WEFT_PRINTF(2
 
 /* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
 #define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
+/* Returns that, where a condition is not met. */
+#define WEFT__REQUIRE(condition, ...)                                                              \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return WEFT__INVALID(__VA_ARGS__);                                                     \
+    } while (0)
 
 /* The text of the calling thread, kept over a call whose failure is no error of the caller's: what
  * succeeds leaves the text as it was. */

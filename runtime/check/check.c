@@ -3,6 +3,7 @@
 #include "runtime/check/check.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/joint.h"
 
 enum { MOST_FAULTS = 100, MOST_EXECUTIONS = 1024 };
 
@@ -18,6 +19,8 @@ static int read_config(struct weft__check *check, const struct weft_check_config
 
     if (!status)
         status = weft_sized_number(check->who, "config->local_only", config->local_only, 0, 1);
+    if (!status)
+        status = weft_sized_number(check->who, "config->in_order", config->in_order, 0, 1);
     if (!config->faults)
         config->faults = MOST_FAULTS;
     if (!config->executions)
@@ -31,7 +34,11 @@ static int phases(struct weft__check *check)
     if (weft__check_cycles(check) || weft__check_match(check) || weft__check_fits(check) ||
         weft__check_races(check))
         return -1;
-    if (check->cyclic || check->config.local_only)
+    if (check->cyclic)
+        return 0;
+    if (check->config.in_order && weft__check_order(check))
+        return -1;
+    if (check->config.local_only)
         return 0;
     return weft__check_executions(check);
 }
@@ -52,6 +59,55 @@ static int hopeless_fault(struct weft__check *check, size_t count)
                      "of %d ranks only %zu ha%s a schedule: too few to compare anything",
                      check->size, count, count == 1 ? "s" : "ve");
     return weft__fault_end(check, &fault) ? weft__error_memory("a check") : WEFT_OK;
+}
+
+static int check_plain(struct weft__check *check, const struct weft_schedule *const *schedules,
+                       size_t count)
+{
+    int status = weft__check_graph(check, schedules, count);
+
+    if (status == WEFT_OK && phases(check))
+        status = weft__error_memory("a check");
+    weft__check_graph_free(check);
+    return status;
+}
+
+static int has_joints(const struct weft_schedule *const *schedules, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (schedules[i] && !schedules[i]->status && weft__schedule_has_joints(schedules[i]))
+            return 1;
+    return 0;
+}
+
+/* On copies without joint nodes. */
+static int check_written_out(struct weft__check *check,
+                             const struct weft_schedule *const *schedules, size_t count)
+{
+    const struct weft_schedule **plain = weft__malloc(count, sizeof *plain);
+    struct weft_schedule **owned = weft__calloc(count, sizeof *owned);
+    int status = WEFT_OK;
+
+    check->originals = weft__calloc((size_t)check->size, sizeof(struct weft_schedule *));
+    if (!plain || !owned || !check->originals)
+        status = weft__error_memory("a check");
+    for (size_t i = 0; i < count && status == WEFT_OK; i++) {
+        const struct weft_schedule *given = plain[i] = schedules[i];
+
+        if (!given || given->status)
+            continue;
+        if (given->size == check->size && !check->originals[given->rank])
+            check->originals[given->rank] = given;
+        status = weft__schedule_written_out(given, &plain[i], &owned[i]);
+    }
+    if (status == WEFT_OK)
+        status = check_plain(check, plain, count);
+    for (size_t i = 0; i < count && owned; i++)
+        weft_schedule_destroy(owned[i]);
+    weft__free((void *)check->originals);
+    weft__free((void *)owned);
+    weft__free((void *)plain);
+    return status;
 }
 
 int weft_check(const struct weft_schedule *const *schedules, size_t count,
@@ -79,10 +135,8 @@ int weft_check(const struct weft_schedule *const *schedules, size_t count,
     if (is_hopeless(&check, count)) {
         status = hopeless_fault(&check, count);
     } else {
-        status = weft__check_graph(&check, schedules, count);
-        if (status == WEFT_OK && phases(&check))
-            status = weft__error_memory("a check");
-        weft__check_graph_free(&check);
+        status = has_joints(schedules, count) ? check_written_out(&check, schedules, count)
+                                              : check_plain(&check, schedules, count);
     }
     if (status != WEFT_OK) {
         weft_check_report_destroy(check.report);

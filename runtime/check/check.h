@@ -16,6 +16,7 @@
  *   compressed.c     what functions that compress stand for
  *   result.c         what they should hold in the end
  *   synchronised.c   whether ends come after starts
+ *   order.c          whether messages can be issued in one order
  *   report.c         faults
  *
  * A node is known by one number over all ranks: base[rank] + its index.
@@ -36,6 +37,7 @@ struct weft_check_report {
     struct weft_check_summary summary;
     struct weft__fault *faults;
     size_t count, capacity, most;
+    char *unordered; /* the text of the summary, or NULL */
 };
 
 /* A fault while it is made. */
@@ -74,7 +76,9 @@ struct weft__check {
     struct weft_check_report *report;
     int size;                               /* ranks */
     const struct weft_schedule **schedules; /* by rank; NULL: missing */
-    uint32_t *base;                         /* first node of a rank; size + 1 */
+    /* The same before joint nodes were written out, which keep their numbers; NULL if none was. */
+    const struct weft_schedule **originals;
+    uint32_t *base; /* first node of a rank; size + 1 */
     uint32_t nodes;
     size_t *slot_base; /* first slot of a rank; size + 1 */
     size_t *value_base;
@@ -420,5 +424,7 @@ struct weft__span weft__execution_span(const struct weft__execution *execution, 
 int weft__check_results(struct weft__execution *execution);
 /* synchronised.c: faults for ranks that may end before others have started. 0, or -1 as above. */
 int weft__check_synchronised(struct weft__execution *execution);
+/* order.c: a fault if there is no order of issue; the summary's part. 0, or -1 as above. */
+int weft__check_order(struct weft__check *check);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls of operations that know what they take: regions of other counts or datatypes, or that
- * overlap, would fail every run. Regions whose counts are values of the run are left to it.
+ * overlap, would fail every run. Regions whose counts are values of the run are left to it. And
+ * functions of the host on memory of a device, which commit refuses.
  */
 #include "runtime/base/error.h"
 #include "runtime/check/check.h"
@@ -52,22 +53,39 @@ static int make_call(const struct weft__check *check, uint32_t id, struct weft_a
     return 1;
 }
 
+/* Why an operation would refuse a call of it, or NULL. */
+static const char *refusal(const struct weft__check *check, uint32_t id)
+{
+    const struct weft__snode *node = weft__check_node(check, id);
+    struct weft_argument arguments[MOST_REGIONS];
+    struct weft_call call;
+
+    if (node->kind != WEFT_NODE_COMPUTE || !node->op->fits ||
+        !make_call(check, id, arguments, &call) || node->op->fits(&call) == WEFT_OK)
+        return NULL;
+    return weft_error_text();
+}
+
+static int say(struct weft__check *check, uint32_t id, const char *why)
+{
+    struct weft__fault fault;
+
+    weft__fault_begin(&fault, WEFT_FAULT_SIZE);
+    weft__out_format(&fault.text, "rank %d: ", check->rank_of[id]);
+    weft__fault_node(check, &fault, id);
+    weft__out_format(&fault.text, ": %s", why);
+    return weft__fault_end(check, &fault);
+}
+
 int weft__check_fits(struct weft__check *check)
 {
     for (uint32_t id = 0; id < check->nodes; id++) {
-        const struct weft__snode *node = weft__check_node(check, id);
-        struct weft_argument arguments[MOST_REGIONS];
-        struct weft__fault fault;
-        struct weft_call call;
+        char text[200];
+        int misplaced = weft__snode_misplaced(weft__check_schedule(check, id),
+                                              weft__check_node(check, id), text, sizeof text);
+        const char *why = misplaced ? text : refusal(check, id);
 
-        if (node->kind != WEFT_NODE_COMPUTE || !node->op->fits ||
-            !make_call(check, id, arguments, &call) || node->op->fits(&call) == WEFT_OK)
-            continue;
-        weft__fault_begin(&fault, WEFT_FAULT_SIZE);
-        weft__out_format(&fault.text, "rank %d: ", check->rank_of[id]);
-        weft__fault_node(check, &fault, id);
-        weft__out_format(&fault.text, ": %s", weft_error_text());
-        if (weft__fault_end(check, &fault))
+        if (why && say(check, id, why))
             return -1;
     }
     return 0;

@@ -224,6 +224,7 @@ void weft_check_report_destroy(struct weft_check_report *report)
         return;
     for (size_t i = 0; i < report->count; i++)
         fault_free(&report->faults[i]);
+    weft__free(report->unordered);
     weft__free(report->faults);
     weft__free(report);
 }

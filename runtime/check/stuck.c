@@ -25,10 +25,9 @@ struct stuck {
     size_t edge_count, edge_capacity;
     struct weft__lists on;   /* what number i waits for */
     struct weft__lists back; /* who waits for number i */
-    uint32_t *queue, *from, *seen;
+    struct weft__search search;
     uint8_t *state; /* as the execution has left it */
     uint8_t *explained;
-    uint64_t steps;
 };
 
 static int is_stuck(const struct stuck *s, uint32_t node)
@@ -89,11 +88,11 @@ static int build(struct stuck *s)
     for (uint32_t n = 0; n < check->nodes; n++)
         s->count += is_stuck(s, n);
     s->nodes = weft__malloc(s->count, sizeof *s->nodes);
-    s->queue = weft__malloc(s->count, sizeof *s->queue);
-    s->from = weft__malloc(s->count, sizeof *s->from);
-    s->seen = weft__calloc(s->count, sizeof *s->seen);
+    s->search.queue = weft__malloc(s->count, sizeof *s->search.queue);
+    s->search.from = weft__malloc(s->count, sizeof *s->search.from);
+    s->search.seen = weft__calloc(s->count, sizeof *s->search.seen);
     s->explained = weft__calloc(s->count, 1);
-    if (!s->nodes || !s->queue || !s->from || !s->seen || !s->explained)
+    if (!s->nodes || !s->search.queue || !s->search.from || !s->search.seen || !s->explained)
         return -1;
     s->count = 0;
     for (uint32_t n = 0; n < check->nodes; n++)
@@ -107,38 +106,6 @@ static int build(struct stuck *s)
                : 0;
 }
 
-/* The shortest way from a number back to itself, shorter than `most`; its length, or 0. */
-static uint32_t way_around(struct stuck *s, uint32_t start, uint32_t most)
-{
-    uint32_t head = 0, tail = 0, depth = 0, level_end = 1;
-
-    s->queue[tail++] = start;
-    s->seen[start] = start + 1;
-    while (head < tail && depth + 1 < most) {
-        uint32_t i = s->queue[head++];
-
-        for (uint32_t e = s->on.first[i]; e < s->on.first[i + 1]; e++) {
-            uint32_t next = s->on.items[e];
-
-            s->steps++;
-            if (next == start) {
-                s->from[start] = i;
-                return depth + 1;
-            }
-            if (s->seen[next] == start + 1)
-                continue;
-            s->seen[next] = start + 1;
-            s->from[next] = i;
-            s->queue[tail++] = next;
-        }
-        if (head == level_end) {
-            level_end = tail;
-            depth++;
-        }
-    }
-    return 0;
-}
-
 /* Marks what waits, directly or not, for something explained. */
 static void spread(struct stuck *s)
 {
@@ -146,9 +113,9 @@ static void spread(struct stuck *s)
 
     for (uint32_t i = 0; i < s->count; i++)
         if (s->explained[i])
-            s->queue[tail++] = i;
+            s->search.queue[tail++] = i;
     while (head < tail) {
-        uint32_t i = s->queue[head++];
+        uint32_t i = s->search.queue[head++];
 
         for (uint32_t e = s->back.first[i]; e < s->back.first[i + 1]; e++) {
             uint32_t waits = s->back.items[e];
@@ -156,7 +123,7 @@ static void spread(struct stuck *s)
             if (s->explained[waits])
                 continue;
             s->explained[waits] = 1;
-            s->queue[tail++] = waits;
+            s->search.queue[tail++] = waits;
         }
     }
 }
@@ -179,11 +146,11 @@ static const char *remark(struct stuck *s)
 
 static int cycle_fault(struct stuck *s, uint32_t start, uint32_t length)
 {
-    uint32_t *way = s->queue, i = s->from[start];
+    uint32_t *way = s->search.queue, i = s->search.from[start];
     struct weft__fault fault;
     int rank = -1;
 
-    for (uint32_t at = length - 1; at > 0; at--, i = s->from[i])
+    for (uint32_t at = length - 1; at > 0; at--, i = s->search.from[i])
         way[at] = i;
     way[0] = start;
     weft__fault_begin(&fault, WEFT_FAULT_DEADLOCK);
@@ -213,14 +180,14 @@ static int explain_cycle(struct stuck *s)
 {
     uint32_t length = 0, best = 0;
 
-    memset(s->seen, 0, s->count * sizeof *s->seen);
-    for (uint32_t i = 0; i < s->count && (!length || s->steps < MOST_STEPS); i++) {
+    memset(s->search.seen, 0, s->count * sizeof *s->search.seen);
+    for (uint32_t i = 0; i < s->count && (!length || s->search.steps < MOST_STEPS); i++) {
         uint32_t node = s->nodes[i], found;
 
         /* Every cycle has a message or an event in it, or it would be one of a rank alone. */
         if (s->explained[i] || s->state[node] != WEFT__NODE_STARTED)
             continue;
-        found = way_around(s, i, length ? length : UINT32_MAX);
+        found = weft__lists_way_around(&s->on, &s->search, i, length ? length : UINT32_MAX);
         if (found) {
             length = found;
             best = i;
@@ -230,8 +197,8 @@ static int explain_cycle(struct stuck *s)
     }
     if (!length)
         return 0;
-    memset(s->seen, 0, s->count * sizeof *s->seen);
-    way_around(s, best, UINT32_MAX);
+    memset(s->search.seen, 0, s->count * sizeof *s->search.seen);
+    weft__lists_way_around(&s->on, &s->search, best, UINT32_MAX);
     return cycle_fault(s, best, length) ? -1 : 1;
 }
 
@@ -314,9 +281,9 @@ int weft__check_stuck(struct weft__execution *execution)
     if (!status)
         status = explain_events(&s);
     weft__free(s.explained);
-    weft__free(s.seen);
-    weft__free(s.from);
-    weft__free(s.queue);
+    weft__free(s.search.seen);
+    weft__free(s.search.from);
+    weft__free(s.search.queue);
     weft__lists_free(&s.back);
     weft__lists_free(&s.on);
     weft__free(s.edges);

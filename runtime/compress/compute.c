@@ -34,17 +34,6 @@ enum {
     AT_ONCE = 4096,     /* elements or products that are computed without going on later */
 };
 
-struct task {
-    const struct weft__compress_settings *settings;
-    struct weft_call *call;
-    const struct weft_argument *mean, *squares; /* NULL: there is none */
-    size_t count;                               /* elements; rows of a matrix */
-    size_t slices, components;                  /* M, d */
-    size_t tall, wide;                          /* slices and columns of a part */
-    size_t down, parts;                         /* parts of a column, and in all */
-    size_t work;
-};
-
 static size_t lesser(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -82,7 +71,7 @@ static weft_dtype_t dtype_of(char letter)
 
 /* Which of the regions of its kind argument `i` is: those that may be left out are told apart by
  * their datatypes. */
-static size_t place_of(const struct task *task, size_t i, size_t last)
+static size_t place_of(const struct weft__compress_task *task, size_t i, size_t last)
 {
     const char *letters = kinds[task->settings->kind].letters;
     const weft_dtype_t dtype = task->call->arguments[i].dtype;
@@ -94,7 +83,7 @@ static size_t place_of(const struct task *task, size_t i, size_t last)
     return place;
 }
 
-static int check_region(const struct task *task, size_t i, size_t place)
+static int check_region(const struct weft__compress_task *task, size_t i, size_t place)
 {
     const struct weft_argument *argument = &task->call->arguments[i];
     const weft_dtype_t expected = dtype_of(kinds[task->settings->kind].letters[place]);
@@ -115,7 +104,7 @@ static int check_region(const struct task *task, size_t i, size_t place)
 
 /* Finds the regions, and checks what they are made of. WEFT_IN_PROGRESS: virtual ranks without
  * payload, where nothing but counts is known. */
-static int find_regions(struct task *task)
+static int find_regions(struct weft__compress_task *task)
 {
     const struct weft_call *call = task->call;
     const char *letters = kinds[task->settings->kind].letters;
@@ -162,7 +151,7 @@ static int overlap(const struct weft_argument *a, const struct weft_argument *b)
 }
 
 /* What is written lies nowhere else. Only a mean may be where it is added to. */
-static int check_overlaps(const struct task *task)
+static int check_overlaps(const struct weft__compress_task *task)
 {
     const struct weft_call *call = task->call;
 
@@ -183,7 +172,7 @@ static int check_overlaps(const struct task *task)
 
 /* `why` is behind the number that is expected. */
 WEFT_PRINTF(5, 6)
-static int check_count(const struct task *task, const struct weft_argument *argument,
+static int check_count(const struct weft__compress_task *task, const struct weft_argument *argument,
                        size_t expected, const char *name, const char *why, ...)
 {
     char reason[96];
@@ -201,7 +190,7 @@ static int check_count(const struct task *task, const struct weft_argument *argu
 
 /* ---- quantised ---- */
 
-static int plan_quantised(struct task *task)
+static int plan_quantised(struct weft__compress_task *task)
 {
     const struct weft_quantiser *quantiser = &task->settings->quantiser;
     const int quantise = task->settings->kind == WEFT_COMPRESS_QUANTISE;
@@ -216,7 +205,16 @@ static int plan_quantised(struct task *task)
                        " for %zu values", task->count);
 }
 
-static int compute_quantised(const struct task *task, size_t part)
+static int tell_bad(const struct weft__compress_task *task, uint64_t bad, size_t begin,
+                    size_t count)
+{
+    return weft_error_set(WEFT_ERR_COMPUTE,
+                          "%s: %llu of the values %zu .. %zu are NaN or infinite, expected finite "
+                          "values",
+                          task->settings->name, (unsigned long long)bad, begin, begin + count - 1);
+}
+
+static int compute_quantised(const struct weft__compress_task *task, size_t part)
 {
     const struct weft_quantiser *quantiser = &task->settings->quantiser;
     const struct weft_call *call = task->call;
@@ -235,20 +233,14 @@ static int compute_quantised(const struct task *task, size_t part)
         return WEFT_OK;
     stream = weft__hash_three(call->version, (uint64_t)call->rank, (uint64_t)call->node);
     bad = weft__quantise(quantiser, stream, begin, values, count, bytes);
-    if (bad && quantiser->nan == WEFT_NAN_ERROR)
-        return weft_error_set(WEFT_ERR_COMPUTE,
-                              "%s: %llu of the values %zu .. %zu are NaN or infinite, expected "
-                              "finite values",
-                              task->settings->name, (unsigned long long)bad, begin,
-                              begin + count - 1);
-    return WEFT_OK;
+    return bad && quantiser->nan == WEFT_NAN_ERROR ? tell_bad(task, bad, begin, count) : WEFT_OK;
 }
 
 /* ---- projected ---- */
 
 /* How many slices and columns a part of a table of slices and columns has, where an element of it
  * takes `each` products. */
-static void cut(struct task *task, size_t slices, size_t columns, size_t each)
+static void cut(struct weft__compress_task *task, size_t slices, size_t columns, size_t each)
 {
     const size_t cells = PRODUCTS / (each ? each : 1), some = lesser(slices, SOME_SLICES);
 
@@ -267,7 +259,7 @@ static void cut(struct task *task, size_t slices, size_t columns, size_t each)
 }
 
 /* The basis is K rows, so it tells d; the other regions have as many elements as that makes. */
-static int plan_basis(struct task *task, const struct weft_argument *values,
+static int plan_basis(struct weft__compress_task *task, const struct weft_argument *values,
                       const struct weft_argument *components)
 {
     const struct weft_argument *basis = &task->call->arguments[2];
@@ -292,7 +284,7 @@ static int plan_basis(struct task *task, const struct weft_argument *values,
     return status;
 }
 
-static int plan_project(struct task *task)
+static int plan_project(struct weft__compress_task *task)
 {
     int status = plan_basis(task, &task->call->arguments[1], &task->call->arguments[0]);
 
@@ -316,7 +308,7 @@ static void add_squares(const struct weft_argument *region, int first,
     memcpy(region->data, sums, sizeof sums);
 }
 
-static int compute_project(const struct task *task, size_t part)
+static int compute_project(const struct weft__compress_task *task, size_t part)
 {
     const struct weft_argument *arguments = task->call->arguments;
     const size_t d = task->components, slice = task->settings->slice;
@@ -342,7 +334,7 @@ static int compute_project(const struct task *task, size_t part)
     return WEFT_OK;
 }
 
-static int plan_reconstruct(struct task *task)
+static int plan_reconstruct(struct weft__compress_task *task)
 {
     int status = plan_basis(task, &task->call->arguments[0], &task->call->arguments[1]);
 
@@ -351,7 +343,7 @@ static int plan_reconstruct(struct task *task)
     return status;
 }
 
-static int compute_reconstruct(const struct task *task, size_t part)
+static int compute_reconstruct(const struct weft__compress_task *task, size_t part)
 {
     const struct weft_argument *arguments = task->call->arguments;
     const size_t d = task->components, slice = task->settings->slice;
@@ -377,7 +369,7 @@ static int compute_reconstruct(const struct task *task, size_t part)
 
 /* ---- correlated ---- */
 
-static int plan_correlate(struct task *task)
+static int plan_correlate(struct weft__compress_task *task)
 {
     const struct weft_argument *arguments = task->call->arguments;
     const size_t slice = task->settings->slice;
@@ -402,7 +394,7 @@ static int plan_correlate(struct task *task)
                        ": %zu rows of %zu", task->slices, task->components);
 }
 
-static int compute_correlate(const struct task *task, size_t part)
+static int compute_correlate(const struct weft__compress_task *task, size_t part)
 {
     const struct weft_argument *arguments = task->call->arguments;
     const size_t d = task->components, slice = task->settings->slice, k = part * task->wide;
@@ -424,7 +416,7 @@ static int compute_correlate(const struct task *task, size_t part)
 
 /* First one looks for what is not finite, then each column takes its passes; all that is cut into
  * rows. A part of a small matrix takes all passes of a column. */
-static int plan_orthonormalise(struct task *task)
+static int plan_orthonormalise(struct weft__compress_task *task)
 {
     const size_t columns = task->settings->slice;
     const struct weft_argument *matrix = &task->call->arguments[0];
@@ -445,7 +437,14 @@ static int plan_orthonormalise(struct task *task)
                        "memory to work in", "%s", "");
 }
 
-static int compute_orthonormalise(const struct task *task, size_t part)
+static int tell_infinite(const struct weft__compress_task *task)
+{
+    return weft_error_set(WEFT_ERR_COMPUTE,
+                          "%s: the matrix has NaNs or infinities, expected finite elements",
+                          task->settings->name);
+}
+
+static int compute_orthonormalise(const struct weft__compress_task *task, size_t part)
 {
     const size_t turn = part / task->down, columns = task->components;
     const size_t begin = part % task->down * task->tall;
@@ -453,9 +452,7 @@ static int compute_orthonormalise(const struct task *task, size_t part)
     float *matrix = task->call->arguments[0].data;
 
     if (turn == 0 && !weft__all_finite(matrix + begin * columns, rows * columns))
-        return weft_error_set(WEFT_ERR_COMPUTE,
-                              "%s: the matrix has NaNs or infinities, expected finite elements",
-                              task->settings->name);
+        return tell_infinite(task);
     for (size_t pass = (turn - 1) * task->wide; turn > 0 && pass < turn * task->wide; pass++)
         weft__orthonormalise(
             &(struct weft__orthonormalising){.matrix = matrix,
@@ -471,8 +468,8 @@ static int compute_orthonormalise(const struct task *task, size_t part)
 /* ---- calls ---- */
 
 static const struct {
-    int (*plan)(struct task *task);
-    int (*compute)(const struct task *task, size_t part);
+    int (*plan)(struct weft__compress_task *task);
+    int (*compute)(const struct weft__compress_task *task, size_t part);
 } table[] = {
     [WEFT_COMPRESS_QUANTISE] = {plan_quantised, compute_quantised},
     [WEFT_COMPRESS_DEQUANTISE] = {plan_quantised, compute_quantised},
@@ -483,12 +480,11 @@ static const struct {
     [WEFT_COMPRESS_ORTHONORMALISE] = {plan_orthonormalise, compute_orthonormalise},
 };
 
-/* WEFT_IN_PROGRESS: there is nothing to compute on. */
-static int read_call(struct weft_call *call, struct task *task)
+int weft__compress_plan(const struct weft_call *call, struct weft__compress_task *task)
 {
     int status, omitted;
 
-    *task = (struct task){.settings = call->user, .call = call};
+    *task = (struct weft__compress_task){.settings = call->user, .call = call};
     omitted = find_regions(task);
     status = omitted < 0 ? omitted : table[task->settings->kind].plan(task);
     if (!status && !omitted)
@@ -498,8 +494,8 @@ static int read_call(struct weft_call *call, struct task *task)
 
 int weft__compress_begin(struct weft_call *call)
 {
-    struct task task;
-    int status = read_call(call, &task);
+    struct weft__compress_task task;
+    int status = weft__compress_plan(call, &task);
 
     if (status < 0)
         return status;
@@ -516,18 +512,33 @@ int weft__compress_begin(struct weft_call *call)
 
 int weft__compress_go_on(struct weft_call *call)
 {
-    struct task task;
-    int status = read_call(call, &task);
+    struct weft__compress_task task;
+    int status = weft__compress_plan(call, &task);
 
     if (!status)
         status = table[task.settings->kind].compute(&task, call->state++);
     return !status && call->state < task.parts ? WEFT_IN_PROGRESS : status;
 }
 
-int weft__compress_fits(struct weft_call *call)
+int weft__compress_fits(const struct weft_call *call)
 {
-    struct task task;
-    int status = read_call(call, &task);
+    struct weft__compress_task task;
+    int status = weft__compress_plan(call, &task);
 
     return status < 0 ? status : WEFT_OK;
+}
+
+int weft__compress_end(const struct weft_call *call, const uint64_t *report, uint64_t *value)
+{
+    struct weft__compress_task task;
+    int status = weft__compress_plan(call, &task);
+
+    *value = call->arguments[0].count;
+    if (status != WEFT_OK || report[WEFT__COMPRESS_BAD] == 0)
+        return status;
+    if (task.settings->kind == WEFT_COMPRESS_ORTHONORMALISE)
+        return tell_infinite(&task);
+    return task.settings->quantiser.nan == WEFT_NAN_ERROR
+               ? tell_bad(&task, report[WEFT__COMPRESS_BAD], 0, task.count)
+               : WEFT_OK;
 }

@@ -72,6 +72,10 @@ static int make(const struct weft__compress_settings *settings, struct weft_op *
     if (!kept)
         return weft__error_memory("an operation");
     *kept = *settings;
+    kept->form = (struct weft__form){.family = WEFT__FORM_COMPRESS,
+                                     .kind = (int)settings->kind,
+                                     .check = weft__compress_fits,
+                                     .end = weft__compress_end};
     write_name(kept);
     weft_op_config_init(&config);
     config.name = kept->name;
@@ -88,6 +92,8 @@ static int make(const struct weft__compress_settings *settings, struct weft_op *
     made->fits = weft__compress_fits;
     made->writes = settings->kind == WEFT_COMPRESS_ORTHONORMALISE ? 3 : 1;
     made->writes_f64 = settings->kind == WEFT_COMPRESS_PROJECT ? 1 << 3 | 1 << 4 : 0; /* squares */
+    made->spares = settings->kind == WEFT_COMPRESS_ORTHONORMALISE ? 1 << 1 : 0;
+    made->form = &kept->form;
     made->in_parts = 1;
     made->owned = kept;
     *op = made;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The commit that users call. Here is what the environment may want of a plan once it has been
- * compiled: WEFT_DUMP, a file of its own for every plan.
+ * The commit that users call. Here is what comes before the compilation, copies between host and
+ * device, and what the environment may want of a plan after it: WEFT_DUMP, a file of its own for
+ * every plan.
  */
 #include "runtime/context/context.h"
+#include "runtime/graph/schedule.h"
 #include <weft/format.h>
 #include <weft/memory.h>
 
@@ -22,10 +24,30 @@ static void dump(const struct weft_schedule *schedule)
     weft_memory_free(text);
 }
 
+/* *placed: the schedule with copies between host and device, or NULL if it needs none. */
+static int place(const char *who, const struct weft_schedule *schedule,
+                 struct weft_schedule **placed)
+{
+    int status = weft__schedule_check_sides(who, schedule);
+    *placed = NULL;
+    if (status != WEFT_OK || weft__schedule_is_placed(schedule))
+        return status;
+    status = weft__schedule_copy(schedule, placed);
+    return status == WEFT_OK ? weft_schedule_place(*placed) : status;
+}
+
 int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **plan)
 {
-    int status = weft__plan_compile(__func__, schedule, plan);
+    struct weft_schedule *placed = NULL;
+    int status = WEFT_OK;
+    if (schedule && schedule->status == WEFT_OK)
+        status = place(__func__, schedule, &placed);
+    if (placed)
+        schedule = placed;
+    if (status == WEFT_OK)
+        status = weft__plan_compile(__func__, schedule, plan);
     if (status == WEFT_OK)
         dump(schedule);
+    weft_schedule_destroy(placed);
     return status;
 }

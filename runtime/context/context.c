@@ -6,16 +6,21 @@
 #include "runtime/base/topology.h"
 #include "runtime/context/part.h"
 #include "runtime/cost/model.h"
+#include "runtime/engine/flight.h"
+#include "runtime/engine/gate.h"
+#include "runtime/engine/issuer.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <weft/sim.h>
 #include <weft/version.h>
 
-#define SLICE_BYTES  ((size_t)256 << 10)
-#define SPIN_NS      UINT64_C(2000)
-#define SLEEP_MIN_NS UINT64_C(20000)
-#define SLEEP_MAX_NS UINT64_C(15000000)
+#define SLICE_BYTES   ((size_t)256 << 10)
+#define SEGMENT_BYTES ((size_t)256 << 10)
+#define SEGMENT_MOST  ((size_t)1 << 30)
+#define SPIN_NS       UINT64_C(2000)
+#define SLEEP_MIN_NS  UINT64_C(20000)
+#define SLEEP_MAX_NS  UINT64_C(15000000)
 
 void weft_context_config_init_sized(struct weft_context_config *config, size_t size)
 {
@@ -32,7 +37,8 @@ int weft__context_config_read(const char *who, const char *name,
         int value, most;
     } choices[] = {{"progress", (int)config->progress, WEFT_PROGRESS_HELPER},
                    {"log_level", (int)config->log_level, WEFT_LOG_DEBUG},
-                   {"bind_helper", (int)config->bind_helper, WEFT_BIND_OFF}};
+                   {"bind_helper", (int)config->bind_helper, WEFT_BIND_OFF},
+                   {"device_way", (int)config->device_way, WEFT_DEVICE_WAY_STAGED}};
     /* Over several hosts a sleeper polls MPI when it wakes, so it must wake. */
     const struct {
         const char *name;
@@ -56,6 +62,9 @@ int weft__context_config_read(const char *who, const char *name,
                                "which is %llu",
                                who, name, (unsigned long long)config->sleep_min_ns, name,
                                (unsigned long long)config->sleep_max_ns);
+    if (!status && config->segment_bytes > SEGMENT_MOST)
+        status = WEFT__INVALID("%s: %s->segment_bytes is %zu, expected at most %zu", who, name,
+                               config->segment_bytes, SEGMENT_MOST);
     return status;
 }
 
@@ -101,6 +110,10 @@ static void settle_config(struct weft_context_config *config,
         config->slice_bytes = SLICE_BYTES;
     if (config->slice_bytes < WEFT__SLICE_MIN)
         config->slice_bytes = WEFT__SLICE_MIN;
+    if (config->segment_bytes == 0)
+        config->segment_bytes = SEGMENT_BYTES;
+    config->segment_bytes += WEFT__STAGE_UNIT - 1;
+    config->segment_bytes -= config->segment_bytes % WEFT__STAGE_UNIT;
 }
 
 static void log_creation(const struct weft_context *context)
@@ -131,6 +144,9 @@ static const struct weft__host host = {
     .report_missing = weft__report_missing,
     .report_unmatched = weft__report_unmatched,
     .state_dump = weft__state_dump,
+    .device_needed = weft__device_needed,
+    .gate_open = weft__gate_open,
+    .gate_fire = weft__gate_fire,
     .series_due = weft__series_due,
     .series_failed = weft__series_failed,
     .whole_failed = weft__object_failed_whole,
@@ -158,11 +174,15 @@ static int set_up(struct weft_context *context, struct weft__transport *transpor
     engine->family = &context->root->engine;
     context->commanded.kind = WEFT__OF_CONTEXT;
     engine->slice_bytes = context->config.slice_bytes;
+    engine->segment_bytes = context->config.segment_bytes;
+    transport->device_way = (int)context->config.device_way;
     engine->expires_ns = WEFT__NEVER;
     engine->sequence.id = WEFT__SEQUENCE;
     engine->sequence.failing = UINT64_MAX;
     transport->engine = engine;
     weft__memories_open(&context->memories);
+    for (int memory = WEFT_MEMORY_HOST; memory <= WEFT_MEMORY_DEVICE; memory++)
+        weft__memories_open(&context->device_memories[memory]);
     int status = weft__match_reserve(&engine->match, 0);
     if (status == WEFT_OK)
         status = weft__recorder_open(context);
@@ -185,6 +205,11 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     context->root = context;
     settle_config(&context->config, transport);
     int status = set_up(context, transport);
+    if (status == WEFT_OK && config->device) {
+        context->config.device = context->device_name = weft__strdup(config->device);
+        if (!context->device_name)
+            status = weft__error_memory("a context");
+    }
     if (transport->ops->block) {
         context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
         context->has_helper = 1;
@@ -327,7 +352,13 @@ void weft__context_leave(struct weft_context *context)
 void weft__context_free(struct weft_context *context)
 {
     struct weft__engine *engine = &context->engine;
-    weft__memories_close(&context->memories);
+    weft__bounce_close(engine);
+    weft__staging_close(engine);
+    weft__gates_close(engine);
+    weft__issuer_close(context->issuer);
+    weft__context_device_close(context);
+    weft__free(context->device_name);
+    weft__memories_close(&context->memories, NULL, NULL);
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
     weft__free(engine->gone);

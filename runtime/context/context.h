@@ -4,6 +4,7 @@
 #define WEFT_RUNTIME_CONTEXT_CONTEXT_H
 
 #include "runtime/base/clock.h"
+#include "runtime/engine/device.h"
 #include "runtime/engine/engine.h"
 #include <pthread.h>
 
@@ -11,10 +12,11 @@ struct weft__part;
 struct weft__family;
 struct weft__gathering;
 struct weft__serials;
+struct weft__mover; /* device_memory.c */
 
 enum { WEFT__INVITATION_LISTS = 64 };
 
-/* What weft_context_memory_alloc() has given out of the machine's memory: addresses, ascending. */
+/* Memory that has been given out: addresses, ascending. */
 struct weft__memories {
     pthread_mutex_t lock;
     void **at;
@@ -72,10 +74,11 @@ struct weft_context {
     int abort_status;
     char *abort_text;
     _Atomic uint32_t stopping;
-    _Atomic uint32_t handed;        /* a caller has left work to the helper */
-    struct weft_run *runs;          /* all of them */
-    struct weft__memories memories; /* of the root */
-    int closed;                     /* its transport is no more */
+    _Atomic uint32_t handed;                  /* a caller has left work to the helper */
+    struct weft_run *runs;                    /* all of them */
+    struct weft__memories memories;           /* the machine's; of the root, as what follows */
+    struct weft__memories device_memories[2]; /* by weft_memory_t; the host's is pinned */
+    int closed;                               /* its transport is no more */
     /* Of the list of all contexts of the process, and guarded by its lock. */
     struct weft_context *process_next, *process_previous;
     unsigned visitors; /* threads in weft_process_progress() that drive it */
@@ -92,6 +95,11 @@ struct weft_context {
     struct weft_context *watched_next; /* list of those whose traces signals write */
     _Atomic unsigned traces_written;   /* virtual ranks: the last time they were asked to */
     struct weft_cost_model *cost;      /* of the file that WEFT_COST names, or NULL */
+    /* Of the root; set once, when one is asked for. Release, and acquire: it is whole. */
+    _Atomic(struct weft__device *) device;
+    _Atomic(struct weft__mover *) mover; /* of the root: that nobody uses, or NULL */
+    char *device_name;                   /* what config.device was */
+    struct weft__issuer *issuer;         /* of the root: of its communicators; NULL: none so far */
 };
 
 /* ---- all contexts of the process: process.c ---- */
@@ -110,7 +118,25 @@ void *weft__context_alloc(const struct weft_context *context, size_t bytes);
 /* Gives it back; 0: it is not the transport's. */
 int weft__context_give_back(const struct weft_context *context, void *memory);
 void weft__memories_open(struct weft__memories *memories);
-void weft__memories_close(struct weft__memories *memories);
+/* Frees what is left; if there is a device, by its function. */
+void weft__memories_close(struct weft__memories *memories, struct weft__device *device,
+                          void (*give_back)(struct weft__device *device, void *memory));
+/* 0, or -1: there is no room for one more in the list. Any thread. */
+int weft__memories_add(struct weft__memories *memories, void *memory);
+/* 1: it was in the list, and is not any more. Any thread. */
+int weft__memories_remove(struct weft__memories *memories, const void *memory);
+
+/* ---- its device: device.c ---- */
+
+/* The device of a context and its family: opened when it is first asked for. Any thread. */
+int weft__context_device(struct weft_context *context, struct weft__device **device);
+/* Gives back what a root has of it. */
+void weft__context_device_close(struct weft_context *root);
+/* Makes a run's part on it. While driving. */
+int weft__device_needed(struct weft_context *context, struct weft_run *run);
+/* Where memory lies that is bound to a slot: *pinned is for weft__binding. */
+int weft__device_check(const char *who, const struct weft_run *run, weft_slot_t slot,
+                       const void *data, size_t bytes, int *pinned);
 
 /* ---- driving: progress.c ---- */
 
@@ -133,6 +159,9 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
 /* The same for anything that takes commands. */
 void weft__command_give(struct weft_context *context, struct weft__commanded *commanded,
                         uint32_t command, uint64_t now);
+/* A stream of the user has got to where it starts a run, or fires an event. Driving. */
+void weft__gate_open(struct weft_run *run);
+void weft__gate_fire(struct weft_run *run, uint32_t node, uint64_t version);
 /* Tells waiters that a run has ended. */
 void weft__wake_waiters(struct weft_context *context);
 /* Lets others go on, in a loop that waits for them, not driving. 0; negative: none ever will. */
@@ -195,11 +224,13 @@ WEFT__PRIVATE int weft__companion_check(const char *companion, const char *versi
 
 /* ---- runs without the user's side: run.c, run_bind.c ---- */
 
-/* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */
+/* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own.
+ * beside: a run that is never active at the same time, whose stream it has, too; or NULL. */
 int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan,
-                   struct weft__scratch *scratch);
-/* Scratch with one reference; NULL: no memory. */
-struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes);
+                   struct weft__scratch *scratch, struct weft_run *beside);
+/* Scratch with one reference, of the host and of the device. */
+int weft__scratch_create(struct weft__scratch **scratch, struct weft_context *context, size_t bytes,
+                         size_t device_bytes);
 void weft__scratch_release(struct weft__scratch *scratch);
 void weft__run_free(struct weft_run *run);
 int weft__run_computes(const struct weft_run *run);
@@ -216,6 +247,10 @@ void weft__list_free(struct weft__list *list);
 int weft__run_has_peers(const struct weft_run *run);
 void weft__run_prepare(struct weft_run *run, uint64_t version);
 int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
+/* Whether a run may be started, with a version that is given or the next one, which *version
+ * becomes. */
+int weft__run_check_start(const char *who, const struct weft_run *run, uint64_t *version,
+                          int explicit_version);
 int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *who);
 
 /* ---- series, as the engine tells and asks them (struct weft__host): series.c ---- */

@@ -15,12 +15,31 @@
 #include <weft/sim.h>
 
 /* Variables that may be bad. */
-enum variable { PROGRESS, LOG, STALL, SIMD, TRACE, STATE, DUMP, COST, TRACE_RECORDS, VARIABLES };
+enum variable {
+    PROGRESS,
+    LOG,
+    STALL,
+    SIMD,
+    TRACE,
+    STATE,
+    DUMP,
+    COST,
+    TRACE_RECORDS,
+    DEVICE_WAY,
+    VARIABLES
+};
 
 static const char *const names[VARIABLES] = {
-    [PROGRESS] = "WEFT_PROGRESS", [LOG] = "WEFT_LOG",     [STALL] = "WEFT_STALL",
-    [SIMD] = "WEFT_SIMD",         [TRACE] = "WEFT_TRACE", [STATE] = "WEFT_STATE",
-    [DUMP] = "WEFT_DUMP",         [COST] = "WEFT_COST",   [TRACE_RECORDS] = "WEFT_TRACE_RECORDS",
+    [PROGRESS] = "WEFT_PROGRESS",
+    [LOG] = "WEFT_LOG",
+    [STALL] = "WEFT_STALL",
+    [SIMD] = "WEFT_SIMD",
+    [TRACE] = "WEFT_TRACE",
+    [STATE] = "WEFT_STATE",
+    [DUMP] = "WEFT_DUMP",
+    [COST] = "WEFT_COST",
+    [TRACE_RECORDS] = "WEFT_TRACE_RECORDS",
+    [DEVICE_WAY] = "WEFT_DEVICE_WAY",
 };
 
 /* Whether nobody in this process has told of this value: it has a context a rank, and one line is
@@ -86,6 +105,19 @@ static void apply_stall(struct weft_context_config *config)
         config->stall_ns = seconds * 1e9 < 1 ? WEFT_NEVER : (uint64_t)(seconds * 1e9);
 }
 
+static void apply_device_way(struct weft_context_config *config)
+{
+    const char *value = getenv(names[DEVICE_WAY]);
+    if (!value || config->device_way != WEFT_DEVICE_WAY_DEFAULT)
+        return;
+    if (strcmp(value, "direct") == 0)
+        config->device_way = WEFT_DEVICE_WAY_DIRECT;
+    else if (strcmp(value, "staged") == 0)
+        config->device_way = WEFT_DEVICE_WAY_STAGED;
+    else
+        bad(config, DEVICE_WAY, value, "direct or staged");
+}
+
 static void apply_simd(const struct weft_context_config *config)
 {
     const char *value = getenv(names[SIMD]);
@@ -139,6 +171,7 @@ void weft__env_apply(struct weft_context_config *config)
     apply_progress(config);
     apply_log(config);
     apply_stall(config);
+    apply_device_way(config);
     apply_simd(config);
     try_folders(config);
 }

@@ -12,6 +12,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/part.h"
+#include "runtime/engine/flight.h"
 #include <sched.h>
 
 /* ---- steps ---- */
@@ -70,6 +71,22 @@ uint64_t weft__family_step(struct weft_context *root, uint64_t now, uint64_t nex
             weft__family_wake(context);
     }
     return next;
+}
+
+static void land(struct weft__engine *engine)
+{
+    if (engine->flying)
+        weft__flights_poll(engine);
+}
+
+void weft__family_land(const struct weft_context *context)
+{
+    struct weft_context *root = context->root;
+    land(&root->engine);
+    for (struct weft__part *part = root->family ? root->family->parts : NULL; part;
+         part = part->next)
+        if (part->context)
+            land(&part->context->engine);
 }
 
 struct weft_run *weft__family_active(const struct weft_context *root)

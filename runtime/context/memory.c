@@ -20,11 +20,8 @@ static size_t find(const struct weft__memories *own, const void *memory)
     return low;
 }
 
-static void *alloc_own(struct weft__memories *own, size_t bytes)
+int weft__memories_add(struct weft__memories *own, void *memory)
 {
-    void *memory = weft__aligned(ALIGNMENT, bytes);
-    if (!memory)
-        return NULL;
     pthread_mutex_lock(&own->lock);
     int status = weft__grow((void **)&own->at, &own->capacity, own->count + 1, sizeof *own->at);
     if (status == 0) {
@@ -34,14 +31,10 @@ static void *alloc_own(struct weft__memories *own, size_t bytes)
         own->count++;
     }
     pthread_mutex_unlock(&own->lock);
-    if (status == 0)
-        return memory;
-    weft__free(memory);
-    return NULL;
+    return status;
 }
 
-/* 0: it is not in the list. */
-static int free_own(struct weft__memories *own, void *memory)
+int weft__memories_remove(struct weft__memories *own, const void *memory)
 {
     int found = 0;
     pthread_mutex_lock(&own->lock);
@@ -52,6 +45,22 @@ static int free_own(struct weft__memories *own, void *memory)
         memmove(&own->at[i], &own->at[i + 1], (own->count - i) * sizeof *own->at);
     }
     pthread_mutex_unlock(&own->lock);
+    return found;
+}
+
+static void *alloc_own(struct weft__memories *own, size_t bytes)
+{
+    void *memory = weft__aligned(ALIGNMENT, bytes);
+    if (!memory || weft__memories_add(own, memory) == 0)
+        return memory;
+    weft__free(memory);
+    return NULL;
+}
+
+/* 0: it is not in the list. */
+static int free_own(struct weft__memories *own, void *memory)
+{
+    int found = weft__memories_remove(own, memory);
     if (found)
         weft__free(memory);
     return found;
@@ -93,10 +102,14 @@ void weft__memories_open(struct weft__memories *own)
     pthread_mutex_init(&own->lock, NULL);
 }
 
-void weft__memories_close(struct weft__memories *own)
+void weft__memories_close(struct weft__memories *own, struct weft__device *device,
+                          void (*give_back)(struct weft__device *device, void *memory))
 {
     for (size_t i = 0; i < own->count; i++)
-        weft__free(own->at[i]);
+        if (device)
+            give_back(device, own->at[i]);
+        else
+            weft__free(own->at[i]);
     weft__free(own->at);
     pthread_mutex_destroy(&own->lock);
 }

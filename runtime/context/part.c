@@ -72,8 +72,9 @@ static int part_send(struct weft__transport *transport, struct weft__xfer *xfer)
         xfer->message.part = member->place.part;
         xfer->message.turn = member->place.turn;
         member->sent++;
-        int status = root->ops->send(root, xfer);
-        if (status >= 0)
+        int status = xfer->message.list == WEFT__DEVICE ? root->ops->send_device(root, xfer)
+                                                        : root->ops->send(root, xfer);
+        if (status == WEFT_OK || status == WEFT_IN_PROGRESS)
             return status;
         member->sent--;
         if (status != WEFT_ERR_PEER)
@@ -118,12 +119,52 @@ static int part_pending(struct weft__transport *transport)
     return root->ops->pending(root);
 }
 
+static int part_fetch_device(struct weft__transport *transport, struct weft__message *message,
+                             struct weft__xfer *xfer)
+{
+    struct weft__transport *root = under(transport);
+    int from = message->from;
+    message->from = message->to;
+    int status = root->ops->fetch_device(root, message, xfer);
+    if (status == WEFT__OUT_OF_REACH)
+        message->from = from;
+    return status;
+}
+
+static int part_pull(struct weft__transport *transport, struct weft__message *message,
+                     size_t offset, void *memory, size_t *bytes)
+{
+    struct weft__transport *root = under(transport);
+    message->from = message->to;
+    return root->ops->pull(root, message, offset, memory, bytes);
+}
+
 static int part_fetch(struct weft__transport *transport, struct weft__message *message,
                       struct weft__xfer *xfer)
 {
     struct weft__transport *root = under(transport);
     message->from = message->to;
     return root->ops->fetch(root, message, xfer);
+}
+
+static int part_reach(struct weft__transport *transport, struct weft__message *message,
+                      struct weft__device *device)
+{
+    struct weft__transport *root = under(transport);
+    return root->ops->reach(root, message, device);
+}
+
+static const char *part_reached(struct weft__transport *transport,
+                                const struct weft__message *message, size_t offset, size_t *bytes)
+{
+    struct weft__transport *root = under(transport);
+    return root->ops->reached(root, message, offset, bytes);
+}
+
+static void part_staged(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    struct weft__transport *root = under(transport);
+    root->ops->staged(root, xfer);
 }
 
 static const void *part_piece(struct weft__transport *transport, struct weft__message *message,
@@ -243,10 +284,16 @@ void weft__part_ops(struct weft__transport_ops *ops, const struct weft__transpor
     const struct weft__transport_ops *can = root->ops;
     *ops = (struct weft__transport_ops){
         .send = part_send,
+        .send_device = can->send_device ? part_send : NULL,
+        .reach = can->reach ? part_reach : NULL,
+        .reached = can->reached ? part_reached : NULL,
+        .staged = can->staged ? part_staged : NULL,
         .control = part_control,
         .poll = part_poll,
         .pending = can->pending ? part_pending : NULL,
         .fetch = can->fetch ? part_fetch : NULL,
+        .fetch_device = can->fetch_device ? part_fetch_device : NULL,
+        .pull = can->pull ? part_pull : NULL,
         .piece = can->piece ? part_piece : NULL,
         .release = part_release,
         .read = can->read ? part_read : NULL,

@@ -104,6 +104,8 @@ int weft__family_rests(const struct weft_context *context);
 /* A context that is no root takes part in the steps from now on. While driving. */
 void weft__family_wake(struct weft_context *context);
 /* One step of those that are awake; the earlier of `next` and when they want the next. */
+/* Lands what has come out of devices, and does nothing else. While driving. */
+void weft__family_land(const struct weft_context *context);
 uint64_t weft__family_step(struct weft_context *root, uint64_t now, uint64_t next);
 /* Leaves the state of a context, and of those of a root's family that have something under way.
  * While driving. */

@@ -24,6 +24,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
 #include "runtime/context/part.h"
+#include "runtime/engine/gate.h"
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -144,6 +145,9 @@ static inline void command_run(struct weft_run *run, uint32_t commands)
     struct weft__engine *engine = run->engine;
     commands |= run->held;
     run->held = 0;
+    /* One that a stream was to start begins, and fails. */
+    if ((commands & WEFT__DO_CANCEL) && weft__gates_drop(engine, run))
+        commands |= WEFT__DO_START;
     if (commands & WEFT__DO_START)
         weft__engine_start(engine, run);
     if (commands & WEFT__DO_POKE) {
@@ -160,6 +164,18 @@ static inline void command_run(struct weft_run *run, uint32_t commands)
         weft__engine_fired(engine, run);
     if (commands & WEFT__DO_CANCEL)
         weft__engine_fail(engine, run, WEFT_ERR_CANCELLED, WEFT__NONE, engine->transport->rank, "");
+}
+
+void weft__gate_open(struct weft_run *run)
+{
+    if (run->deadline_ns != 0 || run->context->config.stall_ns != 0)
+        run->started_ns = weft__clock(run->context);
+    command_run(run, WEFT__DO_START);
+}
+
+void weft__gate_fire(struct weft_run *run, uint32_t node, uint64_t version)
+{
+    (void)weft__run_fire(run, (weft_node_t)node, &version);
 }
 
 static void commanded_run(struct weft_context *root, struct weft_run *run, uint32_t commands)

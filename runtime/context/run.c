@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Runs from the user's side: created once with all the memory they will need, bound, started.
- *
- * One allocation holds a run: the header, its transfers right behind it (so that a transfer finds
- * its run), then the arrays by falling alignment. Scratch is an allocation of its own.
- */
-#include "runtime/base/alloc.h"
+/* Runs from the user's side: started, waited for, ended. run_make.c makes them. */
 #include "runtime/base/error.h"
-#include "runtime/base/topology.h"
 #include "runtime/context/part.h"
-#include "runtime/engine/record.h"
+#include "runtime/engine/flight.h"
+#include "runtime/engine/gate.h"
+#include "runtime/engine/ordered.h"
 #include <sched.h>
 #include <string.h>
-
-#define REQUIRE(condition, ...)                                                                    \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return WEFT__INVALID(__VA_ARGS__);                                                     \
-    } while (0)
 
 /* Whether it is one of the runs of the context's sequence. */
 static int in_sequence(const struct weft_run *run)
@@ -25,325 +14,9 @@ static int in_sequence(const struct weft_run *run)
     return run->object == &run->engine->sequence;
 }
 
-/* ---- making ---- */
-
-struct layout {
-    size_t bytes;
-    size_t xfers, calls, arguments, argument_piece, argument_pieces, bindings, values, events,
-        choices, ready, waits, fired_next, peers;
-};
-
-static size_t place(struct layout *layout, size_t count, size_t size)
-{
-    size_t at = layout->bytes;
-    layout->bytes += (count * size + 7) & ~(size_t)7;
-    return at;
-}
-
-static struct layout lay_out(const struct weft_plan *plan)
-{
-    struct layout layout = {.bytes = WEFT__RUN_HEADER};
-    layout.xfers = place(&layout, plan->xfer_count, sizeof(struct weft__xfer));
-    layout.calls = place(&layout, plan->call_count, sizeof(struct weft__call));
-    layout.arguments = place(&layout, plan->argument_count, sizeof(struct weft_argument));
-    layout.argument_piece = place(&layout, plan->argument_count, sizeof(struct weft_piece));
-    layout.argument_pieces = place(&layout, plan->argument_count, sizeof(struct weft_piece *));
-    layout.bindings = place(&layout, plan->slot_count, sizeof(struct weft__binding));
-    layout.values = place(&layout, plan->value_count, sizeof(uint64_t));
-    layout.events = place(&layout, plan->event_count, sizeof(uint64_t));
-    layout.choices = place(&layout, plan->choice_count, sizeof(uint64_t));
-    layout.ready = place(&layout, plan->words, sizeof(uint64_t));
-    layout.waits = place(&layout, plan->node_count, sizeof(uint32_t));
-    layout.fired_next = place(&layout, plan->event_count, sizeof(uint32_t));
-    layout.peers = place(&layout, plan->peer_count, sizeof(int32_t));
-    return layout;
-}
-
-size_t weft_plan_run_bytes(const struct weft_plan *plan)
-{
-    if (!plan)
-        return 0;
-    size_t scratch = plan->scratch_bytes;
-    return lay_out(plan).bytes + weft__object_bytes(plan) +
-           (scratch > 0 ? sizeof(struct weft__scratch) + scratch : 0);
-}
-
-static void set_up(struct weft_run *run, const struct layout *layout)
-{
-    struct weft_plan *plan = run->plan;
-    char *base = (char *)run;
-    run->xfers = (void *)(base + layout->xfers);
-    run->calls = (void *)(base + layout->calls);
-    run->arguments = (void *)(base + layout->arguments);
-    run->argument_piece = (void *)(base + layout->argument_piece);
-    run->argument_pieces = (void *)(base + layout->argument_pieces);
-    run->bindings = (void *)(base + layout->bindings);
-    run->values = (void *)(base + layout->values);
-    run->events = (void *)(base + layout->events);
-    run->choices = (void *)(base + layout->choices);
-    run->ready = (void *)(base + layout->ready);
-    run->waits = (void *)(base + layout->waits);
-    run->fired_next = (void *)(base + layout->fired_next);
-    for (uint32_t n = 0; n < plan->node_count; n++)
-        if (plan->nodes[n].index != WEFT__NONE && plan->nodes[n].kind != WEFT_NODE_COMPUTE &&
-            plan->nodes[n].kind != WEFT_NODE_EVENT) {
-            struct weft__xfer *xfer = &run->xfers[plan->nodes[n].index];
-            xfer->node = n;
-            xfer->index = plan->nodes[n].index;
-        }
-    char *data = !run->scratch ? NULL : run->scratch->data;
-    for (uint32_t s = 0; s < plan->slot_count; s++)
-        if (plan->slots[s].kind == WEFT_SLOT_SCRATCH) {
-            run->bindings[s].data = !data ? NULL : data + plan->slots[s].scratch;
-            run->bindings[s].bound = 1;
-        }
-    run->bound_peers = (void *)(base + layout->peers);
-    run->peers = plan->peers;
-    run->version = UINT64_MAX;
-}
-
-struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes)
-{
-    const struct weft__transport *transport = context->engine.transport;
-    struct weft__scratch *scratch = weft__calloc(1, sizeof *scratch);
-    if (!scratch)
-        return NULL;
-    atomic_init(&scratch->references, 1);
-    scratch->bytes = bytes;
-    if (transport->no_payload)
-        return scratch;
-    scratch->data = weft__context_alloc(context, bytes);
-    if (scratch->data)
-        scratch->context = context->root;
-    /* Virtual ranks are many, and have no place. */
-    else if (!transport->ops->block)
-        scratch->data = weft__topology_alloc(bytes);
-    scratch->placed = scratch->data && !scratch->context;
-    if (!scratch->data)
-        scratch->data = weft__aligned(64, bytes);
-    if (!scratch->data) {
-        weft__free(scratch);
-        return NULL;
-    }
-    return scratch;
-}
-
-void weft__scratch_release(struct weft__scratch *scratch)
-{
-    if (!scratch || atomic_fetch_sub_explicit(&scratch->references, 1, memory_order_acq_rel) != 1)
-        return;
-    if (scratch->context)
-        weft__context_give_back(scratch->context, scratch->data);
-    else if (scratch->placed)
-        weft__topology_free(scratch->data, scratch->bytes);
-    else
-        weft__free(scratch->data);
-    weft__free(scratch);
-}
-
-int weft__run_make(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
-                   struct weft__scratch *scratch)
-{
-    struct layout layout = lay_out(plan);
-    struct weft_run *run = weft__aligned(64, layout.bytes);
-    if (!run)
-        return weft__error_memory("a run");
-    run->plan = plan;
-    if (scratch)
-        atomic_fetch_add_explicit(&scratch->references, 1, memory_order_relaxed);
-    else if (plan->scratch_bytes > 0)
-        scratch = weft__scratch_create(context, plan->scratch_bytes);
-    if (!scratch && plan->scratch_bytes > 0) {
-        weft__free(run);
-        return weft__error_memory("the scratch of a run");
-    }
-    run->scratch = scratch;
-    run->context = context;
-    run->engine = &context->engine;
-    if (weft__recorder_register(run) != WEFT_OK ||
-        weft__match_reserve(&context->engine.match, plan->recv_count) != WEFT_OK) {
-        weft__scratch_release(scratch);
-        weft__free(run);
-        return WEFT_ERR_MEMORY;
-    }
-    set_up(run, &layout);
-    weft__plan_retain(plan);
-    run->all_next = context->runs;
-    if (context->runs)
-        context->runs->all_previous = run;
-    context->runs = run;
-    *out = run;
-    return WEFT_OK;
-}
-
-static void release_memory(void *memory)
-{
-    struct weft_run *run = memory;
-    for (uint32_t s = 0; s < run->plan->slot_count; s++)
-        weft__list_free(run->bindings[s].list);
-    for (uint32_t a = 0; a < run->plan->argument_count; a++)
-        weft__free(run->argument_pieces[a]);
-    weft__scratch_release(run->scratch);
-    weft_plan_destroy(run->plan);
-    weft__free(run->error);
-    weft__free(run);
-}
-
-/* Takes the run out of everything; its memory goes when the transport no longer holds any of it. */
-void weft__run_free(struct weft_run *run)
-{
-    struct weft_context *context = run->context;
-    struct weft__engine *engine = &context->engine;
-    if (run->all_previous)
-        run->all_previous->all_next = run->all_next;
-    else
-        context->runs = run->all_next;
-    if (run->all_next)
-        run->all_next->all_previous = run->all_previous;
-    struct weft_run **link = &engine->ready_head;
-    struct weft_run *previous = NULL;
-    while (*link && *link != run) {
-        previous = *link;
-        link = &(*link)->ready_next;
-    }
-    if (*link == run) {
-        *link = run->ready_next;
-        if (engine->ready_tail == run)
-            engine->ready_tail = previous;
-    }
-    weft__match_unreserve(&engine->match, run->plan->recv_count);
-    if (context->sequence_run == run)
-        context->sequence_run = NULL;
-    if (run->borrowed == 0) {
-        release_memory(run);
-        return;
-    }
-    run->zombie = 1;
-    run->all_next = context->zombies;
-    context->zombies = run;
-}
-
-/* Frees runs whose last borrowed transfer has come back; with `all`, hands the rest on. */
-void weft__run_bury(struct weft_context *context, int all)
-{
-    struct weft_run **link = &context->zombies;
-    while (*link) {
-        struct weft_run *run = *link;
-        if (run->borrowed > 0 && !all) {
-            link = &run->all_next;
-            continue;
-        }
-        *link = run->all_next;
-        struct weft__transport *transport = context->engine.transport;
-        if (run->borrowed > 0 && transport->ops->keep)
-            transport->ops->keep(transport, run, release_memory);
-        else
-            release_memory(run);
-    }
-}
-
-/* The same once the transport is closed: nothing is under way any more. */
-void weft__run_bury_closed(struct weft_context *context)
-{
-    while (context->zombies) {
-        struct weft_run *run = context->zombies;
-        context->zombies = run->all_next;
-        release_memory(run);
-    }
-}
-
-void weft_run_config_init_sized(struct weft_run_config *config, size_t size)
-{
-    weft_sized_init(config, size);
-}
-
-/* The sequence is one object for all plans: it is no part of another, and hears no signals. */
-static int check_sequence(const char *who, const struct weft_plan *plan,
-                          const struct weft_run_config *config)
-{
-    int status = weft_sized_number(who, "config->sequence", config->sequence, 0, 1);
-    if (status || !config->sequence)
-        return status;
-    REQUIRE(!config->object && !config->local_only && !config->unordered && !config->signalled,
-            "%s: config->sequence is set, expected config->%s not to be", who,
-            config->object       ? "object"
-            : config->local_only ? "local_only"
-            : config->unordered  ? "unordered"
-                                 : "signalled");
-    for (uint32_t e = 0; e < plan->event_count; e++)
-        REQUIRE(plan->events[e].channel == WEFT_CHANNEL_NONE,
-                "%s: config->sequence is set, but an event of plan `%s` has channel %u", who,
-                plan->name, plan->events[e].channel);
-    return WEFT_OK;
-}
-
-static int check_create(const char *who, const struct weft_context *context,
-                        const struct weft_plan *plan, const struct weft_run_config *given,
-                        struct weft_run_config *config)
-{
-    REQUIRE(context, "%s: argument `context` is NULL", who);
-    REQUIRE(plan, "%s: argument `plan` is NULL", who);
-    int status = weft_sized_read(who, "config", given, config, sizeof *config);
-    if (!status)
-        status = weft_sized_number(who, "config->local_only", config->local_only, 0, 1);
-    if (!status)
-        status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
-    if (status)
-        return status;
-    status = weft__object_check(who, "config->object", config->object, context);
-    if (status)
-        return status;
-    status = weft_sized_number(who, "config->unordered", config->unordered, 0, 1);
-    if (status)
-        return status;
-    for (uint32_t e = 0; config->unordered && e < plan->event_count; e++)
-        REQUIRE(plan->events[e].channel == WEFT_CHANNEL_NONE,
-                "%s: config->unordered is set, but an event of plan `%s` has channel %u", who,
-                plan->name, plan->events[e].channel);
-    REQUIRE(!config->local_only || !plan->communicates,
-            "%s: config->local_only is set, but plan `%s` communicates", who, plan->name);
-    return check_sequence(who, plan, config);
-}
-
-int weft_run_create(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
-                    const struct weft_run_config *given)
-{
-    REQUIRE(out, "%s: argument `run` is NULL", __func__);
-    struct weft_run_config config;
-    int status = check_create(__func__, context, plan, given, &config);
-    if (status != WEFT_OK)
-        return status;
-    struct weft_run *run = NULL;
-    weft__drive_lock(context);
-    status = weft__run_make(&run, context, plan, NULL);
-    if (status == WEFT_OK) {
-        run->unordered = config.unordered;
-        run->signalled = config.signalled;
-        run->ended = config.ended;
-        run->user = config.user;
-    }
-    if (status == WEFT_OK && config.sequence) {
-        run->object = &context->engine.sequence;
-    } else if (status == WEFT_OK && !config.local_only) {
-        status = weft__engine_object(&context->engine, &plan, 1, NULL, run,
-                                     weft__object_whole(config.object), &run->object);
-        if (status != WEFT_OK)
-            weft__run_free(run);
-    }
-    weft__drive_unlock(context);
-    if (status != WEFT_OK)
-        return status;
-    weft__log(context, WEFT_LOG_DEBUG, "object %s: a run of `%s`, %u nodes, %zu bytes",
-              run->object ? WEFT__OBJECT_NAME(run->object->id) : "-1", plan->name, plan->node_count,
-              weft_plan_run_bytes(plan));
-    run->local_only = config.local_only;
-    run->of_object = config.local_only && config.object;
-    run->deadline_ns = config.deadline_ns == WEFT_NEVER ? 0 : config.deadline_ns;
-    *out = run;
-    return WEFT_OK;
-}
-
-/* Waits until no peer reads from the sends of a failed run: a slice at most. */
+/* Waits until no peer reads from the sends of a failed run: a slice at most. What a device reads
+ * has been read when its rank has seen that: so this rank looks, too, or two that wait for each
+ * other would do so for ever. */
 void weft__run_withdraw(const struct weft_run *run)
 {
     struct weft__transport *transport = run->engine->transport;
@@ -351,8 +24,10 @@ void weft__run_withdraw(const struct weft_run *run)
         return;
     for (uint32_t i = 0; i < run->plan->xfer_count; i++)
         while (run->xfers[i].message.xflags == WEFT__X_SENDING &&
-               transport->ops->withdrawn(transport, &run->xfers[i]) == 0)
+               transport->ops->withdrawn(transport, &run->xfers[i]) == 0) {
+            weft__family_land(run->context);
             sched_yield();
+        }
 }
 
 /* Waits for threads that have fired the last event and are about to return. Driving. */
@@ -399,6 +74,7 @@ static void dispose(struct weft_run *run)
 {
     struct weft_context *context = run->context;
     weft__run_withdraw(run);
+    weft__flights_settle(run);
     if (run->object && !in_sequence(run))
         weft__object_drop(&context->engine, run->object);
     weft__run_free(run);
@@ -443,6 +119,8 @@ void weft__run_end(struct weft_run *run)
     run->zombie = 1; /* its callback cannot start it again */
     weft__run_leave(run);
     weft__drive_commands(context); /* none of them may point to this run */
+    if (weft__gates_drop(&context->engine, run))
+        weft__gate_open(run);
     weft__engine_fail(&context->engine, run, WEFT_ERR_CANCELLED, WEFT__NONE,
                       context->engine.transport->rank, "the run is being destroyed");
     while (weft__run_computes(run)) {
@@ -472,10 +150,10 @@ static int refuse_peers(const char *who, const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     const struct weft__transport *transport = run->engine->transport;
-    REQUIRE(plan->size <= transport->size,
-            "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
-            "weft_run_bind_peers()",
-            who, plan->name, plan->size, transport->size);
+    WEFT__REQUIRE(plan->size <= transport->size,
+                  "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
+                  "weft_run_bind_peers()",
+                  who, plan->name, plan->size, transport->size);
     return WEFT__INVALID("%s: plan `%s` is of rank %d, expected rank %d as the context, or "
                          "weft_run_bind_peers()",
                          who, plan->name, plan->rank, transport->rank);
@@ -489,7 +167,7 @@ static uint64_t next_version(const struct weft_run *run)
 static int check_start(const char *who, const struct weft_run *run, uint64_t version,
                        int explicit_version)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", who);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", who);
     if (run->series)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` belongs to a series", who,
                            run->plan->name);
@@ -503,22 +181,25 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s`, of the same sequence, is active",
                            who, other->plan->name);
     uint64_t least = run->unordered ? 0 : next_version(run);
-    REQUIRE(!explicit_version || (version >= least && version < UINT64_MAX),
-            "%s: argument `version` is %llu, expected %llu to 2^64-2", who,
-            (unsigned long long)version, (unsigned long long)least);
-    REQUIRE(explicit_version || least < UINT64_MAX, "%s: the run of `%s` has had the last version",
-            who, run->plan->name);
+    WEFT__REQUIRE(!explicit_version || (version >= least && version < UINT64_MAX),
+                  "%s: argument `version` is %llu, expected %llu to 2^64-2", who,
+                  (unsigned long long)version, (unsigned long long)least);
+    WEFT__REQUIRE(explicit_version || least < UINT64_MAX,
+                  "%s: the run of `%s` has had the last version", who, run->plan->name);
     if (run->borrowed != 0)
         return weft__error(WEFT_ERR_STATE,
                            "%s: the run of `%s` failed and %u transfers are still "
                            "borrowed; see weft_run_reclaim()",
                            who, run->plan->name, run->borrowed);
+    if (weft__ordered_over(run))
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is over: %s", who, run->plan->name,
+                           weft__ordered_over(run));
     if (!weft__run_has_peers(run))
         return refuse_peers(who, run);
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
-        REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
-                "%s: slot `%s` of plan `%s` is not bound", who, run->plan->slots[s].name,
-                run->plan->name);
+        WEFT__REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
+                      "%s: slot `%s` of plan `%s` is not bound", who, run->plan->slots[s].name,
+                      run->plan->name);
     return WEFT_OK;
 }
 
@@ -531,6 +212,7 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
     atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
     run->version = version;
     run->next_version = version + 1;
+    run->starts++;
     if (in_sequence(run)) {
         run->context->sequence_run = run;
         run->context->sequence_next = version + 1;
@@ -550,6 +232,15 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
     if (run->deadline_ns != 0 || run->context->config.stall_ns != 0)
         run->started_ns = weft__clock(run->context);
     atomic_store_explicit(&run->state, WEFT__RUN_QUEUED, memory_order_release);
+}
+
+int weft__run_check_start(const char *who, const struct weft_run *run, uint64_t *version,
+                          int explicit_version)
+{
+    int status = check_start(who, run, *version, explicit_version);
+    if (status == WEFT_OK && !explicit_version)
+        *version = next_version(run);
+    return status;
 }
 
 int weft_run_start_version(struct weft_run *run, uint64_t version)
@@ -572,11 +263,14 @@ int weft_run_start(struct weft_run *run)
     return WEFT_OK;
 }
 
+/* For all but its callback it has when that has returned. */
 static int has_ended(void *argument)
 {
     const struct weft_run *run = argument;
-    /* Acquire pairs with the release in weft__engine_end(). */
-    return atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_ENDED;
+    /* Acquire pairs with the releases in weft__engine_end(). */
+    return atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_ENDED &&
+           (!atomic_load_explicit(&run->telling, memory_order_acquire) ||
+            weft__drives(run->context));
 }
 
 static int outcome(const struct weft_run *run)
@@ -595,7 +289,7 @@ static uint64_t time_after(const struct weft_context *context, uint64_t timeout_
 
 int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (timeout_ns == WEFT_NS_NONE)
         return weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
@@ -634,9 +328,9 @@ static int join_ended(const char *who, const struct weft_run *run, uint32_t node
 static int check_join(const char *who, const struct weft_run *run, weft_node_t node)
 {
     const struct weft_plan *plan = run->plan;
-    REQUIRE(node >= 0 && (uint32_t)node < plan->node_count &&
-                plan->nodes[node].kind == WEFT_NODE_JOIN,
-            "%s: argument `node` is %d, expected a join of plan `%s`", who, node, plan->name);
+    WEFT__REQUIRE(node >= 0 && (uint32_t)node < plan->node_count &&
+                      plan->nodes[node].kind == WEFT_NODE_JOIN,
+                  "%s: argument `node` is %d, expected a join of plan `%s`", who, node, plan->name);
     if (weft__drives(run->context))
         return weft__error(WEFT_ERR_STATE, "%s: called by a callback, which must not block", who);
     return WEFT_OK;
@@ -662,7 +356,7 @@ static int wait_for(struct weft_run *run, struct weft__watch *watch, uint64_t ti
 
 int weft_run_wait_node(struct weft_run *run, weft_node_t node, uint64_t timeout_ns)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int status = weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
     if (status == WEFT_OK)
         status = check_join(__func__, run, node);
@@ -682,14 +376,14 @@ int weft_run_wait_node(struct weft_run *run, weft_node_t node, uint64_t timeout_
 
 int weft_run_execute(struct weft_run *run)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int status = weft_run_start(run);
     return status != WEFT_OK ? status : weft_run_wait(run, WEFT_NEVER);
 }
 
 int weft_run_test(struct weft_run *run)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", __func__,
                            run->plan->name);
@@ -730,16 +424,16 @@ int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *vers
 
 int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *who)
 {
-    REQUIRE(event >= 0 && (uint32_t)event < plan->node_count &&
-                plan->nodes[event].kind == WEFT_NODE_EVENT,
-            "%s: argument `event` is %d, expected an event node of plan `%s`", who, event,
-            plan->name);
+    WEFT__REQUIRE(event >= 0 && (uint32_t)event < plan->node_count &&
+                      plan->nodes[event].kind == WEFT_NODE_EVENT,
+                  "%s: argument `event` is %d, expected an event node of plan `%s`", who, event,
+                  plan->name);
     return WEFT_OK;
 }
 
 int weft_run_fire(struct weft_run *run, weft_node_t event)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int status = weft__check_event(run->plan, event, __func__);
     if (status != WEFT_OK)
         return status;
@@ -754,7 +448,7 @@ int weft_run_fire(struct weft_run *run, weft_node_t event)
 
 int weft_run_cancel(struct weft_run *run)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int state = atomic_load_explicit(&run->state, memory_order_acquire);
     if (state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED)
         return WEFT_OK;
@@ -783,7 +477,7 @@ static void quit(struct weft__engine *engine, const struct weft_run *run)
 
 int weft_run_quit(struct weft_run *run)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (run->series || in_sequence(run) || !weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` %s", __func__, run->plan->name,
                            run->series        ? "belongs to a series"
@@ -802,7 +496,7 @@ int weft_run_quit(struct weft_run *run)
 
 int weft_run_reclaim(struct weft_run *run)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);
@@ -856,8 +550,8 @@ const char *weft_run_error(const struct weft_run *run)
 
 int weft_run_report(struct weft_run *run, char **text)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
-    REQUIRE(text, "%s: argument `text` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(text, "%s: argument `text` is NULL", __func__);
     weft__drive_lock(run->context);
     char *report = weft__report(run);
     weft__drive_unlock(run->context);

@@ -6,15 +6,10 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
+#include "runtime/engine/ordered.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(condition, ...)                                                                    \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return WEFT__INVALID(__VA_ARGS__);                                                     \
-    } while (0)
 
 void weft__list_free(struct weft__list *list)
 {
@@ -31,16 +26,17 @@ static int check_bind(const struct weft_run *run, weft_slot_t slot, weft_dtype_t
 {
     const struct weft__slot *info;
 
-    REQUIRE(run, "%s: argument `run` is NULL", who);
-    REQUIRE(slot >= 0 && (uint32_t)slot < run->plan->slot_count,
-            "%s: argument `slot` is %d, expected 0..%d of plan `%s`", who, slot,
-            (int)run->plan->slot_count - 1, run->plan->name);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", who);
+    WEFT__REQUIRE(slot >= 0 && (uint32_t)slot < run->plan->slot_count,
+                  "%s: argument `slot` is %d, expected 0..%d of plan `%s`", who, slot,
+                  (int)run->plan->slot_count - 1, run->plan->name);
     info = &run->plan->slots[slot];
-    REQUIRE(info->kind != WEFT_SLOT_SCRATCH, "%s: slot `%s` is scratch, which belongs to the run",
-            who, info->name);
-    REQUIRE(!reads || info->kind == WEFT_SLOT_INPUT,
-            "%s: slot `%s` is %s, expected an input slot: what is written needs weft_run_bind()",
-            who, info->name, info->kind == WEFT_SLOT_OUTPUT ? "an output" : "an inout slot");
+    WEFT__REQUIRE(info->kind != WEFT_SLOT_SCRATCH,
+                  "%s: slot `%s` is scratch, which belongs to the run", who, info->name);
+    WEFT__REQUIRE(
+        !reads || info->kind == WEFT_SLOT_INPUT,
+        "%s: slot `%s` is %s, expected an input slot: what is written needs weft_run_bind()", who,
+        info->name, info->kind == WEFT_SLOT_OUTPUT ? "an output" : "an inout slot");
     if (dtype != info->dtype) {
         char given[24];
         const char *name = weft_dtype_name(dtype);
@@ -60,18 +56,24 @@ static int bind(struct weft_run *run, weft_slot_t slot, const void *data, size_t
     int status = check_bind(run, slot, dtype, reads, who);
     const struct weft__slot *info;
     struct weft__binding *binding;
+    int pinned = 0;
 
     if (status != WEFT_OK)
         return status;
     info = &run->plan->slots[slot];
     binding = &run->bindings[slot];
-    REQUIRE(count == info->count,
-            "%s: argument `count` is %zu, expected the %zu elements of slot `%s`", who, count,
-            info->count, info->name);
-    REQUIRE(data || count == 0 || run->engine->transport->no_payload,
-            "%s: argument `data` is NULL, but slot `%s` has %zu elements", who, info->name, count);
+    WEFT__REQUIRE(count == info->count,
+                  "%s: argument `count` is %zu, expected the %zu elements of slot `%s`", who, count,
+                  info->count, info->name);
+    WEFT__REQUIRE(data || count == 0 || run->engine->transport->no_payload,
+                  "%s: argument `data` is NULL, but slot `%s` has %zu elements", who, info->name,
+                  count);
+    status = weft__device_check(who, run, slot, data, count * info->element, &pinned);
+    if (status != WEFT_OK)
+        return status;
     weft__list_free(binding->list);
     binding->list = NULL;
+    binding->pinned = pinned;
     binding->data = (char *)(uintptr_t)data;
     binding->bound = 1;
     return WEFT_OK;
@@ -91,8 +93,8 @@ int weft_run_bind_input(struct weft_run *run, weft_slot_t slot, const void *data
 
 static weft_slot_t find_slot(const struct weft_run *run, const char *slot, const char *who)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", who);
-    REQUIRE(slot, "%s: argument `slot` is NULL", who);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", who);
+    WEFT__REQUIRE(slot, "%s: argument `slot` is NULL", who);
     return weft_plan_find_slot(run->plan, slot);
 }
 
@@ -159,15 +161,16 @@ static int check_pieces(const struct weft__slot *slot, const struct pieces *piec
     for (size_t i = 0; i < pieces->count; i++) {
         struct weft_piece piece = piece_at(pieces, i);
 
-        REQUIRE(piece.data || piece.count == 0,
-                "%s: pieces[%zu].data is NULL, but it has %zu elements", who, i, piece.count);
-        REQUIRE(piece.count <= slot->count - total,
-                "%s: pieces 0..%zu have more elements than the %zu of slot `%s`", who, i,
-                slot->count, slot->name);
+        WEFT__REQUIRE(piece.data || piece.count == 0,
+                      "%s: pieces[%zu].data is NULL, but it has %zu elements", who, i, piece.count);
+        WEFT__REQUIRE(piece.count <= slot->count - total,
+                      "%s: pieces 0..%zu have more elements than the %zu of slot `%s`", who, i,
+                      slot->count, slot->name);
         total += piece.count;
     }
-    REQUIRE(total == slot->count, "%s: the pieces have %zu elements, expected the %zu of slot `%s`",
-            who, total, slot->count, slot->name);
+    WEFT__REQUIRE(total == slot->count,
+                  "%s: the pieces have %zu elements, expected the %zu of slot `%s`", who, total,
+                  slot->count, slot->name);
     return WEFT_OK;
 }
 
@@ -203,24 +206,37 @@ static int bind_list(struct weft_run *run, weft_slot_t slot, const struct pieces
 {
     int status = check_bind(run, slot, dtype, reads, who);
     struct weft__list *list;
+    int pinned = 1;
 
     if (status != WEFT_OK)
         return status;
-    REQUIRE(pieces->written || pieces->read || pieces->count == 0,
-            "%s: argument `pieces` is NULL, but `piece_count` is %zu", who, pieces->count);
+    WEFT__REQUIRE(pieces->written || pieces->read || pieces->count == 0,
+                  "%s: argument `pieces` is NULL, but `piece_count` is %zu", who, pieces->count);
     status = check_pieces(&run->plan->slots[slot], pieces, who);
     if (status != WEFT_OK)
         return status;
     if (pieces->count == 1)
         return bind(run, slot, piece_at(pieces, 0).data, piece_at(pieces, 0).count, dtype, reads,
                     who);
+    for (size_t i = 0; i < pieces->count && status == WEFT_OK; i++) {
+        struct weft_piece piece = piece_at(pieces, i);
+        int own = 0;
+
+        status = weft__device_check(who, run, slot, piece.data,
+                                    piece.count * weft_dtype_size(dtype), &own);
+        pinned &= own || piece.count == 0;
+    }
+    if (status == WEFT_OK)
+        status = weft__ordered_reserve(run, (uint32_t)slot);
+    if (status != WEFT_OK)
+        return status;
     list = make_list(pieces, weft_dtype_size(dtype));
     if (!list || reserve_arguments(run, slot, pieces->count)) {
         weft__list_free(list);
         return weft__error_memory(who);
     }
     weft__list_free(run->bindings[slot].list);
-    run->bindings[slot] = (struct weft__binding){NULL, list, 1};
+    run->bindings[slot] = (struct weft__binding){NULL, list, 1, pinned};
     return WEFT_OK;
 }
 
@@ -291,11 +307,12 @@ static int check_overlap(const struct blocks *blocks, struct place *places, size
     for (size_t i = 1; i < count; i++) {
         const struct place *a = &places[i - 1], *b = &places[i];
 
-        REQUIRE(a->data + a->count * element <= b->data,
-                "%s: displacements[%zu] is %zu, within block %zu, which has %zu elements from %zu "
-                "on: expected blocks apart, since they are written",
-                who, b->index, blocks->displacements[b->index], a->index, a->count,
-                blocks->displacements[a->index]);
+        WEFT__REQUIRE(
+            a->data + a->count * element <= b->data,
+            "%s: displacements[%zu] is %zu, within block %zu, which has %zu elements from %zu "
+            "on: expected blocks apart, since they are written",
+            who, b->index, blocks->displacements[b->index], a->index, a->count,
+            blocks->displacements[a->index]);
     }
     return WEFT_OK;
 }
@@ -378,27 +395,28 @@ static int is_read(const struct weft_plan *plan, weft_slot_t slot)
 static int bind_blocks(struct weft_run *run, const char *slot, struct blocks *blocks, int reads,
                        const char *who)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", who);
-    REQUIRE(slot, "%s: argument `slot` is NULL", who);
-    REQUIRE(blocks->counts || blocks->count == 0,
-            "%s: argument `counts` is NULL, but `block_count` is %zu", who, blocks->count);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", who);
+    WEFT__REQUIRE(slot, "%s: argument `slot` is NULL", who);
+    WEFT__REQUIRE(blocks->counts || blocks->count == 0,
+                  "%s: argument `counts` is NULL, but `block_count` is %zu", who, blocks->count);
     size_t element = weft_dtype_size(blocks->dtype), all = 0;
 
     blocks->displacements = blocks->data ? blocks->displacements : NULL;
-    REQUIRE(element > 0, "%s: argument `dtype` is %d, expected one of weft_dtype_t", who,
-            (int)blocks->dtype);
+    WEFT__REQUIRE(element > 0, "%s: argument `dtype` is %d, expected one of weft_dtype_t", who,
+                  (int)blocks->dtype);
     for (size_t i = 0; i < blocks->count; i++) {
         size_t most = PTRDIFF_MAX / element, count = blocks->counts[i];
 
-        REQUIRE(count <= most - all, "%s: counts[%zu] is %zu, expected at most %zu", who, i, count,
-                most - all);
-        REQUIRE(!blocks->displacements || count == 0 || blocks->displacements[i] <= most - count,
-                "%s: displacements[%zu] is %zu, expected at most %zu", who, i,
-                blocks->displacements[i], most - count);
+        WEFT__REQUIRE(count <= most - all, "%s: counts[%zu] is %zu, expected at most %zu", who, i,
+                      count, most - all);
+        WEFT__REQUIRE(!blocks->displacements || count == 0 ||
+                          blocks->displacements[i] <= most - count,
+                      "%s: displacements[%zu] is %zu, expected at most %zu", who, i,
+                      blocks->displacements[i], most - count);
         all += blocks->counts[i];
     }
-    REQUIRE(blocks->data || all == 0 || run->engine->transport->no_payload,
-            "%s: argument `data` is NULL, but the blocks have %zu elements", who, all);
+    WEFT__REQUIRE(blocks->data || all == 0 || run->engine->transport->no_payload,
+                  "%s: argument `data` is NULL, but the blocks have %zu elements", who, all);
     int together = has_slot(run->plan, slot);
     char name[128];
 
@@ -443,14 +461,14 @@ int weft_run_bind_input_blocks(struct weft_run *run, const char *slot, const voi
 
 int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
-    REQUIRE(value >= 1 && (uint32_t)value <= run->plan->value_count,
-            "%s: argument `value` is %d, expected 1..%u of plan `%s`", __func__, value,
-            run->plan->value_count, run->plan->name);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(value >= 1 && (uint32_t)value <= run->plan->value_count,
+                  "%s: argument `value` is %d, expected 1..%u of plan `%s`", __func__, value,
+                  run->plan->value_count, run->plan->name);
     const struct weft__plan_value *info = &run->plan->values[value - 1];
-    REQUIRE(!info->produced, "%s: value `%s` is produced by a node", __func__, info->name);
-    REQUIRE(number <= info->max, "%s: argument `number` is %llu, expected 0..%llu", __func__,
-            (unsigned long long)number, (unsigned long long)info->max);
+    WEFT__REQUIRE(!info->produced, "%s: value `%s` is produced by a node", __func__, info->name);
+    WEFT__REQUIRE(number <= info->max, "%s: argument `number` is %llu, expected 0..%llu", __func__,
+                  (unsigned long long)number, (unsigned long long)info->max);
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);
@@ -470,10 +488,11 @@ static int check_same_peer(const char *who, const struct weft_plan *plan, int32_
             continue;
         for (uint32_t b = 0; b < plan->node_count; b++) {
             const struct weft__node *second = &plan->nodes[b];
-            REQUIRE(second->kind != first->kind || second->peer != two || second->tag != first->tag,
-                    "%s: ranks[%d] and ranks[%d] are both %d, and nodes %u and %u "
-                    "of plan `%s` could not be told apart: tag %u",
-                    who, plan->peers[one], plan->peers[two], rank, a, b, plan->name, first->tag);
+            WEFT__REQUIRE(
+                second->kind != first->kind || second->peer != two || second->tag != first->tag,
+                "%s: ranks[%d] and ranks[%d] are both %d, and nodes %u and %u "
+                "of plan `%s` could not be told apart: tag %u",
+                who, plan->peers[one], plan->peers[two], rank, a, b, plan->name, first->tag);
         }
     }
     return WEFT_OK;
@@ -496,7 +515,7 @@ static int check_apart(const char *who, const struct weft_plan *plan, const int 
 
 int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     const struct weft_plan *plan = run->plan;
     const struct weft__transport *transport = run->engine->transport;
     if (!weft__run_idle(run))
@@ -505,12 +524,18 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
         run->peers = plan->peers;
         return WEFT_OK;
     }
+    if (weft__ordered_is_fixed(run))
+        return weft__error(WEFT_ERR_STATE,
+                           "%s: the messages of the run of `%s` go over NCCL to the ranks that its "
+                           "plan names: expected one of WEFT_NCCL_AGREED",
+                           __func__, plan->name);
     for (int i = 0; i < plan->size; i++)
-        REQUIRE(ranks[i] == WEFT_PEER_NONE || (ranks[i] >= 0 && ranks[i] < transport->size),
-                "%s: ranks[%d] is %d, expected 0..%d or WEFT_PEER_NONE", __func__, i, ranks[i],
-                transport->size - 1);
-    REQUIRE(ranks[plan->rank] == transport->rank, "%s: ranks[%d] is %d, expected the own rank %d",
-            __func__, plan->rank, ranks[plan->rank], transport->rank);
+        WEFT__REQUIRE(ranks[i] == WEFT_PEER_NONE || (ranks[i] >= 0 && ranks[i] < transport->size),
+                      "%s: ranks[%d] is %d, expected 0..%d or WEFT_PEER_NONE", __func__, i,
+                      ranks[i], transport->size - 1);
+    WEFT__REQUIRE(ranks[plan->rank] == transport->rank,
+                  "%s: ranks[%d] is %d, expected the own rank %d", __func__, plan->rank,
+                  ranks[plan->rank], transport->rank);
     int status = check_apart(__func__, plan, ranks);
     if (status != WEFT_OK)
         return status;
@@ -523,7 +548,7 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 
 int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);

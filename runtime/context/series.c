@@ -9,7 +9,8 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
+#include "runtime/context/accord.h"
+#include "runtime/engine/flight.h"
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,11 +62,19 @@ static int check(const char *who, const struct weft_context *context,
     for (size_t p = 0; p < config->plan_count; p++)
         if (!config->plans[p])
             return WEFT__INVALID("%s: config->plans[%zu] is NULL", who, p);
+        else if (config->plans[p]->joint_count > 0)
+            return WEFT__INVALID(
+                "%s: config->plans[%zu] has joint nodes, which a series cannot have "
+                "(weft_schedule_write_out())",
+                who, p);
     if (!context->has_helper)
         return weft__error(WEFT_ERR_STATE,
                            "%s: the context has caller progress, a series needs "
                            "helper progress (config.progress = WEFT_PROGRESS_HELPER)",
                            who);
+    if (config->nccl < WEFT_NCCL_NONE || config->nccl > WEFT_NCCL_IN_ORDER)
+        return WEFT__INVALID("%s: config->nccl is %d, expected WEFT_NCCL_NONE or _AGREED", who,
+                             (int)config->nccl);
     return WEFT_OK;
 }
 
@@ -82,21 +91,31 @@ static void free_series(struct weft_series *series)
 static int make_runs(struct weft_series *series)
 {
     const struct weft_series_config *config = &series->config;
-    size_t most = 0;
-    for (size_t p = 0; p < config->plan_count; p++)
+    size_t most = 0, device_most = 0;
+    struct weft_run *on_device = NULL; /* whose stream all have: versions run one at a time */
+    int status = WEFT_OK;
+    for (size_t p = 0; p < config->plan_count; p++) {
         if (config->plans[p]->scratch_bytes > most)
             most = config->plans[p]->scratch_bytes;
+        if (config->plans[p]->device_bytes > device_most)
+            device_most = config->plans[p]->device_bytes;
+    }
     series->runs = weft__calloc(config->plan_count, sizeof *series->runs);
-    series->scratch = most > 0 ? weft__scratch_create(series->context, most) : NULL;
-    if (!series->runs || (!series->scratch && most > 0))
+    if (!series->runs)
         return weft__error_memory("the runs of a series");
+    if (most > 0 || device_most > 0)
+        status = weft__scratch_create(&series->scratch, series->context, most, device_most);
+    if (status != WEFT_OK)
+        return status;
     for (size_t p = 0; p < config->plan_count; p++) {
-        int status =
-            weft__run_make(&series->runs[p], series->context, config->plans[p], series->scratch);
+        status = weft__run_make(&series->runs[p], series->context, config->plans[p],
+                                series->scratch, on_device);
         if (status != WEFT_OK)
             return status;
         series->runs[p]->series = series;
         series->count++;
+        if (config->plans[p]->on_device)
+            on_device = series->runs[p];
     }
     return WEFT_OK;
 }
@@ -114,40 +133,89 @@ static void fail_new(struct weft_series *series)
                             engine->reason ? engine->reason : "the transport has failed");
 }
 
+/* A series of this rank alone: driving, and what it is of comes to know it. */
+static int make_series(struct weft_series **out, struct weft_context *context,
+                       const struct weft_series_config *config)
+{
+    struct weft_series *series = weft__calloc(1, sizeof *series);
+    int status;
+    if (!series)
+        return weft__error_memory("a series");
+    series->context = context;
+    series->config = *config;
+    atomic_init(&series->version, config->first);
+    atomic_init(&series->failed, UINT64_MAX);
+    series->retry_at = WEFT__NEVER;
+    status = make_runs(series);
+    if (status == WEFT_OK)
+        status = weft__engine_object(&context->engine, config->plans, config->plan_count, series,
+                                     NULL, weft__object_whole(config->object), &series->object);
+    if (status != WEFT_OK) {
+        free_series(series);
+        return status;
+    }
+    series->object->floor = config->first;
+    for (size_t p = 0; p < series->count; p++)
+        series->runs[p]->object = series->object;
+    series->next = context->all_series;
+    context->all_series = series;
+    fail_new(series);
+    *out = series;
+    return WEFT_OK;
+}
+
+/* One that all ranks make together: who fails has had a number, too, and tells the others. */
+static int make_series_with_all(const char *who, struct weft_series **out,
+                                struct weft_context *context,
+                                const struct weft_series_config *config, int failed)
+{
+    struct weft__roll roll;
+    struct weft_series *series = NULL;
+    int status = weft__roll_open(&roll, context, config->object, who);
+    if (status != WEFT_OK)
+        return status;
+    weft__drive_lock(context);
+    if (failed == WEFT_OK)
+        failed = make_series(&series, context, config);
+    if (failed != WEFT_OK && !config->object)
+        context->engine.object_next++;
+    weft__drive_unlock(context);
+    struct weft__candidate candidate = {.nccl = WEFT_NCCL_AGREED, .dynamic = 1};
+    if (series) {
+        candidate.runs = series->runs;
+        candidate.count = series->count;
+        candidate.object = series->object;
+    }
+    status = weft__accord(&roll, &candidate, failed);
+    weft__roll_close(&roll);
+    if (status != WEFT_OK && series) {
+        struct weft__error_saved saved;
+        weft__error_save(&saved);
+        weft_series_destroy(series);
+        weft__error_restore(&saved);
+    }
+    *out = series;
+    return status;
+}
+
 int weft_series_create(struct weft_series **out, struct weft_context *context,
                        const struct weft_series_config *given)
 {
     if (!out)
         return WEFT__INVALID("%s: argument `series` is NULL", __func__);
-    struct weft_series_config config;
+    struct weft_series_config config = {.nccl = WEFT_NCCL_NONE};
+    struct weft_series *series = NULL;
     int status = check(__func__, context, given, &config);
-    if (status != WEFT_OK)
-        return status;
-    struct weft_series *series = weft__calloc(1, sizeof *series);
-    if (!series)
-        return weft__error_memory(__func__);
-    series->context = context;
-    series->config = config;
-    atomic_init(&series->version, config.first);
-    atomic_init(&series->failed, UINT64_MAX);
-    series->retry_at = WEFT__NEVER;
-    weft__drive_lock(context);
-    status = make_runs(series);
-    if (status == WEFT_OK)
-        status = weft__engine_object(&context->engine, config.plans, config.plan_count, series,
-                                     NULL, weft__object_whole(config.object), &series->object);
-    if (status == WEFT_OK) {
-        series->object->floor = config.first;
-        for (size_t p = 0; p < series->count; p++)
-            series->runs[p]->object = series->object;
-        series->next = context->all_series;
-        context->all_series = series;
-        fail_new(series);
-        *out = series;
-    } else {
-        free_series(series);
+    if (context && config.nccl != WEFT_NCCL_NONE &&
+        weft__object_check(__func__, "config->object", config.object, context) == WEFT_OK) {
+        status = make_series_with_all(__func__, &series, context, &config, status);
+    } else if (status == WEFT_OK) {
+        weft__drive_lock(context);
+        status = make_series(&series, context, &config);
+        weft__drive_unlock(context);
     }
-    weft__drive_unlock(context);
+    if (status == WEFT_OK)
+        *out = series;
     return status;
 }
 
@@ -409,6 +477,7 @@ void weft_series_destroy(struct weft_series *series)
                 break; /* then it stays borrowed */
         }
         weft__run_withdraw(series->runs[p]);
+        weft__flights_settle(series->runs[p]);
     }
     struct weft_series **link = &context->all_series;
     while (*link != series)

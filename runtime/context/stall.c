@@ -46,33 +46,46 @@ void weft__rank_list(int *ranks, size_t count, char *text, size_t size)
     }
 }
 
+static const char *waits_of_transfer(const struct weft__xfer *xfer, uint64_t *since)
+{
+    if (xfer->message.xflags == WEFT__X_IDLE)
+        return NULL;
+    if (xfer->message.xflags == WEFT__X_SENDING) {
+        *since = xfer->done;
+        return "its receive at the peer";
+    }
+    if (xfer->message.xflags == WEFT__X_POSTED) {
+        *since = xfer->done;
+        return "the message";
+    }
+    if (xfer->message.xflags == WEFT__X_AGREEING) {
+        *since = xfer->done;
+        return "its turn, on which the ranks agree";
+    }
+    if (xfer->message.xflags == WEFT__X_ISSUED) {
+        *since = xfer->done;
+        return "its communicator, which has it";
+    }
+    return "the rest of the message";
+}
+
 /* What node n waits for, if it has started and not ended. NULL: it is not waiting. */
 static const char *waits_for(const struct weft_run *run, uint32_t n, uint64_t *since)
 {
     const struct weft__node *node = &run->plan->nodes[n];
-    const struct weft__xfer *xfer;
     *since = 0;
     switch (node->kind) {
     case WEFT_NODE_SEND:
     case WEFT_NODE_RECV:
-        xfer = &run->xfers[node->index];
-        if (xfer->message.xflags == WEFT__X_IDLE)
-            return NULL;
-        if (xfer->message.xflags == WEFT__X_SENDING) {
-            *since = xfer->done;
-            return "its receive at the peer";
-        }
-        if (xfer->message.xflags == WEFT__X_POSTED) {
-            *since = xfer->done;
-            return "the message";
-        }
-        return "the rest of the message";
+        return waits_of_transfer(&run->xfers[node->index], since);
     case WEFT_NODE_EVENT:
         if (!(run->waits[n] & WEFT__OPEN))
             return NULL;
         return node->tag == WEFT_CHANNEL_NONE ? "the application to fire it"
                                               : "a signal, or the application to fire it";
     case WEFT_NODE_COMPUTE:
+        if (node->flags & WEFT__JOINT)
+            return waits_of_transfer(&run->xfers[node->index], since);
         return run->calls[node->index].pending ? "its completion" : NULL;
     default:
         return NULL;

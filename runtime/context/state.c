@@ -60,7 +60,10 @@ static enum node_state node_state(const struct weft_run *run, uint32_t n)
             state = NODE_RUNNING;
         break;
     case WEFT_NODE_COMPUTE:
-        state = run->calls[node->index].pending ? NODE_WAITING : NODE_ENDED;
+        if (node->flags & WEFT__JOINT)
+            state = transfer_state(run, node);
+        else
+            state = run->calls[node->index].pending ? NODE_WAITING : NODE_ENDED;
         break;
     case WEFT_NODE_EVENT:
         state = word & WEFT__OPEN ? NODE_WAITING : NODE_ENDED;

@@ -7,6 +7,9 @@
 #include "runtime/base/error.h"
 #include "runtime/base/search.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/flight.h"
+#include "runtime/engine/gate.h"
+#include "runtime/engine/ordered.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -182,20 +185,26 @@ void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint
     weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, weft_error_text());
 }
 
+void weft__engine_check_value(const struct weft_run *run, uint32_t n, char *text, size_t size)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    uint32_t value = node->produces - 1;
+    if (node->produces != 0 && run->values[value] > run->plan->values[value].max)
+        snprintf(text, size, "value `%s` became %llu, at most %llu is allowed",
+                 run->plan->values[value].name, (unsigned long long)run->values[value],
+                 (unsigned long long)run->plan->values[value].max);
+}
+
 /* said: the function has said what is wrong. */
 static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t n, int status,
                      int said)
 {
     const struct weft__node *node = &run->plan->nodes[n];
     char text[256] = "";
-    if (status == WEFT_OK && node->produces != 0 &&
-        run->values[node->produces - 1] > run->plan->values[node->produces - 1].max) {
-        snprintf(text, sizeof text, "value `%s` became %llu, at most %llu is allowed",
-                 run->plan->values[node->produces - 1].name,
-                 (unsigned long long)run->values[node->produces - 1],
-                 (unsigned long long)run->plan->values[node->produces - 1].max);
+    if (status == WEFT_OK)
+        weft__engine_check_value(run, n, text, sizeof text);
+    if (text[0] != '\0')
         status = WEFT_ERR_COMPUTE;
-    }
     if (status == WEFT_OK) {
         weft__engine_finish(engine, run, n);
         return;
@@ -246,13 +255,20 @@ static int claim(struct weft__call *call, int status)
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)
+struct weft__call *weft__engine_prepare_call(struct weft_run *run, uint32_t n)
 {
     const struct weft__node *node = &run->plan->nodes[n];
     struct weft__call *call = &run->calls[node->index];
     call->run = run;
     call->node = n;
     prepare(run, node, call);
+    return call;
+}
+
+void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    struct weft__call *call = weft__engine_prepare_call(run, n);
     int pends = node->flags & WEFT__PENDS;
     atomic_store_explicit(&call->status, pends ? WEFT_IN_PROGRESS : WEFT_OK, memory_order_relaxed);
     unsigned texts = weft__error_count();
@@ -329,7 +345,16 @@ int weft__engine_poll_calls(struct weft__engine *engine)
         call = engine->asked;
         left = 0;
     }
-    engine->polling = engine->asked != NULL;
+    if (engine->staging)
+        weft__staging_work(engine);
+    if (engine->flying)
+        weft__flights_poll(engine);
+    if (engine->ordered)
+        weft__ordered_poll(engine);
+    if (engine->gates && engine->gates->shut)
+        weft__gates_poll(engine);
+    engine->polling = engine->asked || engine->flying || engine->ordered ||
+                      (engine->gates && engine->gates->shut);
     return left;
 }
 

@@ -2,7 +2,7 @@
 /* What comes beside payloads: signals, news that a version or an object has failed. */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/ordered.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -145,6 +145,15 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
     struct weft_run *run = !object ? NULL : object->active;
     if (run && weft__has_left(message, run))
         message->version = run->version;
+    /* A communicator ends with any version that fails, on whichever rank. */
+    if (object && object->team && (message->kind == WEFT__BEREFT || message->tag != WEFT_OK)) {
+        if (run)
+            message->version = run->version;
+        else
+            weft__team_abort(object->team);
+        if (!run && message->version < object->floor)
+            message->version = object->floor; /* the next one hears of it */
+    }
     uint64_t version = message->version;
     if (!object || version < object->floor) {
         engine->transport->ops->release(engine->transport, message, 1);

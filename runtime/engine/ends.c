@@ -9,6 +9,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/flight.h"
 #include "runtime/engine/record.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -110,18 +111,54 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     void *user = run->user;
     if (run->watches)
         weft__watches_fail(run, status);
+    if (ended)
+        atomic_store_explicit(&run->telling, 1, memory_order_relaxed);
     /* Release pairs with the acquire of those who look at the state: they see the results. */
     atomic_store_explicit(&run->state, WEFT__RUN_ENDED, memory_order_release);
     if (series)
         engine->host->series_ended(series, run, status);
-    else if (ended)
+    else if (ended) {
         call_ended(engine, run, ended, user, status);
+        /* Release: what it has done is seen by those who have waited. One that it has destroyed is
+         * there until the step is over. */
+        atomic_store_explicit(&run->telling, 0, memory_order_release);
+    }
     engine->host->wake_waiters(engine->context);
+}
+
+/* A job that goes no further: it may hold what it reads. */
+static void refuse_source(struct weft__engine *engine, struct weft__xfer *xfer)
+{
+    if (xfer->source && xfer->source->list == WEFT__DEVICE)
+        weft__engine_have_read(engine, xfer);
+    if (xfer->source)
+        weft__engine_refuse(engine, xfer->source);
+    xfer->message.xflags = WEFT__X_IDLE;
+}
+
+/* What the transport has: it may have to keep it for a while. */
+static void give_back(struct weft__engine *engine, struct weft__xfer *xfer)
+{
+    struct weft__transport *transport = engine->transport;
+    struct weft_run *run = weft__xfer_run(xfer);
+    int sends = xfer->message.xflags == WEFT__X_SENDING;
+    if (run->flights && run->flights->stages)
+        weft__stage_stop(engine, xfer);
+    if (transport->ops->cancel(transport, xfer) == WEFT_IN_PROGRESS) {
+        run->borrowed++;
+        return;
+    }
+    if (sends && xfer->message.list == WEFT__STAGED)
+        weft__stage_end(engine, xfer);
+    if (xfer->message.xflags == WEFT__X_FETCHING)
+        weft__engine_refuse(engine, xfer->source);
+    xfer->message.xflags = WEFT__X_IDLE;
 }
 
 static void take_back(struct weft__engine *engine, struct weft_run *run)
 {
     struct weft__transport *transport = engine->transport;
+    weft__flights_fail(engine, run);
     struct weft__message **link = &engine->job_head;
     struct weft__message *previous = NULL;
     while (*link) {
@@ -132,9 +169,10 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
             continue;
         }
         *link = xfer->message.next;
-        if (xfer->message.xflags != WEFT__X_COMPUTING)
-            weft__engine_refuse(engine, xfer->source);
-        xfer->message.xflags = WEFT__X_IDLE;
+        if (xfer->message.xflags == WEFT__X_COMPUTING)
+            xfer->message.xflags = WEFT__X_IDLE;
+        else if (xfer->message.xflags != WEFT__X_LANDING)
+            refuse_source(engine, xfer);
     }
     engine->job_tail = previous;
     for (uint32_t i = 0; i < run->plan->xfer_count; i++) {
@@ -146,18 +184,16 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
             break;
         case WEFT__X_FETCHING:
         case WEFT__X_SENDING:
-            if (transport->ops->cancel(transport, xfer) == WEFT_IN_PROGRESS) {
-                run->borrowed++;
-            } else {
-                if (xfer->message.xflags == WEFT__X_FETCHING)
-                    weft__engine_refuse(engine, xfer->source);
-                xfer->message.xflags = WEFT__X_IDLE;
-            }
+            give_back(engine, xfer);
             break;
         case WEFT__X_COPYING_WAITS:
         case WEFT__X_REDUCING_WAITS:
+        case WEFT__X_CARRYING_WAITS:
             weft__engine_refuse(engine, xfer->source);
             xfer->message.xflags = WEFT__X_IDLE;
+            break;
+        case WEFT__X_CARRYING_QUEUED:
+            refuse_source(engine, xfer);
             break;
         default:
             break;
@@ -175,8 +211,11 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
 {
     struct weft__transport *transport = engine->transport;
     size_t length = run->how ? strlen(run->how) : 0;
-    for (uint32_t i = 0; i < run->plan->peer_count; i++) {
-        int peer = weft__peer(run, (int32_t)i);
+    /* A failure that begins here ends a communicator of all ranks. */
+    int tells_all = run->object->team && origin == transport->rank;
+    uint32_t count = tells_all ? (uint32_t)transport->size : run->plan->peer_count;
+    for (uint32_t i = 0; i < count; i++) {
+        int peer = tells_all ? (int)i : weft__peer(run, (int32_t)i);
         if (peer == WEFT_PEER_NONE || peer == transport->rank || peer == origin)
             continue;
         struct weft__message failure = {.version = run->version,
@@ -285,13 +324,19 @@ void weft__engine_deadlines(struct weft__engine *engine)
 uint32_t weft__oldest_wait(const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
+    uint32_t on_device = weft__flights_first(run);
     for (uint32_t n = 0; n < plan->node_count; n++) {
         const struct weft__node *node = &plan->nodes[n];
+        if (n == on_device)
+            return n;
         if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV) {
             if (run->xfers[node->index].message.xflags != WEFT__X_IDLE)
                 return n;
         } else if (node->kind == WEFT_NODE_EVENT) {
             if (run->waits[n] & WEFT__OPEN)
+                return n;
+        } else if (node->flags & WEFT__JOINT) {
+            if (run->xfers[node->index].message.xflags != WEFT__X_IDLE)
                 return n;
         } else if (node->kind == WEFT_NODE_COMPUTE) {
             if (run->calls[node->index].pending)

@@ -16,6 +16,8 @@
 #include "runtime/engine/engine.h"
 #include "runtime/base/error.h"
 #include "runtime/base/search.h"
+#include "runtime/engine/flight.h"
+#include "runtime/engine/ordered.h"
 #include "runtime/engine/record.h"
 #include <string.h>
 
@@ -142,13 +144,11 @@ static WEFT__NOINLINE void succeed_flagged(struct weft_run *run, uint32_t node)
     }
 }
 
-/* Tells the successors. With `direct` (nothing else is ready), the first that becomes ready is not
- * put into the set but returned, to be started next: the others come after it. */
-static ALWAYS_INLINE uint32_t release_successors(struct weft_run *run, uint32_t node, int direct,
-                                                 int plain)
+/* Tells the successors [after, end). With `direct` (nothing else is ready), the first that becomes
+ * ready is not put into the set but returned, to be started next: the others come after it. */
+static ALWAYS_INLINE uint32_t release(struct weft_run *run, const uint32_t *after,
+                                      const uint32_t *end, int direct, int plain)
 {
-    const uint32_t *after = run->plan->after + run->plan->first[node];
-    const uint32_t *end = run->plan->after + run->plan->first[node + 1];
     uint32_t *waits = run->waits;
     uint64_t *ready = run->ready;
     uint32_t held = WEFT__NONE;
@@ -170,11 +170,44 @@ static ALWAYS_INLINE uint32_t release_successors(struct weft_run *run, uint32_t 
     return held;
 }
 
+static ALWAYS_INLINE uint32_t release_successors(struct weft_run *run, uint32_t node, int direct,
+                                                 int plain)
+{
+    const struct weft_plan *plan = run->plan;
+    return release(run, plan->after + plan->first[node], plan->after + plan->first[node + 1],
+                   direct, plain);
+}
+
 void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
     if (engine->recorder)
         weft__note_node(engine, run, node, WEFT__NOTE_END);
     release_successors(run, node, 0, 0);
+    engine->did++;
+    if (--run->left == 0)
+        weft__engine_end(engine, run, WEFT_OK);
+    else if (!run->in_ready && !ready_empty(run))
+        enlist(engine, run);
+}
+
+void weft__engine_issued(struct weft__engine *engine, struct weft_run *run, uint32_t node)
+{
+    const struct weft__flights *flights = run->flights;
+    const uint32_t *after = flights->after + run->plan->first[node];
+    if (!weft__run_active(run))
+        return;
+    release(run, after, after + flights->streamed[node], 0, 0);
+    if (!run->in_ready && !ready_empty(run))
+        enlist(engine, run);
+}
+
+void weft__engine_landed(struct weft__engine *engine, struct weft_run *run, uint32_t node)
+{
+    const struct weft_plan *plan = run->plan;
+    if (engine->recorder)
+        weft__note_node(engine, run, node, WEFT__NOTE_END);
+    release(run, run->flights->after + plan->first[node] + run->flights->streamed[node],
+            run->flights->after + plan->first[node + 1], 0, 0);
     engine->did++;
     if (--run->left == 0)
         weft__engine_end(engine, run, WEFT_OK);
@@ -301,20 +334,13 @@ static WEFT__NOINLINE void pass(struct weft__engine *engine, struct weft_run *ru
 
 /* ---- starts of nodes ---- */
 
-static void start_send(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                       const struct weft__node *node, int peer)
+/* Sends what message.data, .list and .bytes say. */
+static ALWAYS_INLINE int post(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                              const struct weft__node *node, int peer)
 {
     struct weft__transport *transport = engine->transport;
     struct weft__xfer *xfer = &run->xfers[node->index];
     struct weft__message *message = &xfer->message;
-    const struct weft__region *region = &run->plan->regions[node->regions];
-    size_t bytes = weft__region_bytes(run, region);
-    size_t chunk = bytes;
-    message->data = weft__region_chunk(run, region, 0, &chunk);
-    message->list = chunk < bytes;
-    if (message->list)
-        message->data = NULL;
-    message->bytes = bytes;
     message->kind = WEFT__DATA;
     message->version = run->version;
     message->object = run->object->id;
@@ -324,18 +350,50 @@ static void start_send(struct weft__engine *engine, struct weft_run *run, uint32
     message->xflags = WEFT__X_SENDING;
     xfer->done = (size_t)engine->now;
     engine->stats.messages_sent++;
-    engine->stats.bytes_sent += bytes;
-    int status = transport->ops->send(transport, xfer);
+    engine->stats.bytes_sent += message->bytes;
+    int status = message->list == WEFT__DEVICE ? transport->ops->send_device(transport, xfer)
+                                               : transport->ops->send(transport, xfer);
     if (status == WEFT_IN_PROGRESS)
-        return;
+        return status;
     message->xflags = WEFT__X_IDLE;
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) {
         weft__engine_finish(engine, run, n);
-    else if (weft__engine_death(engine, peer))
+    } else if (status == WEFT__OUT_OF_REACH) {
+        engine->stats.messages_sent--;
+        engine->stats.bytes_sent -= message->bytes;
+    } else if (weft__engine_death(engine, peer)) {
         weft__engine_forsaken(engine, run, n, peer);
-    else
+    } else {
         weft__engine_fail(engine, run, status, n, status == WEFT_ERR_PEER ? peer : transport->rank,
                           weft_error_text());
+    }
+    return status;
+}
+
+static void start_send(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                       const struct weft__node *node, int peer)
+{
+    struct weft__message *message = &run->xfers[node->index].message;
+    const struct weft__region *region = &run->plan->regions[node->regions];
+    size_t bytes = weft__region_bytes(run, region);
+    size_t chunk = bytes;
+    message->data = weft__region_chunk(run, region, 0, &chunk);
+    message->list = chunk < bytes;
+    if (message->list)
+        message->data = NULL;
+    message->bytes = bytes;
+    post(engine, run, n, node, peer);
+}
+
+int weft__engine_post(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                      const void *data, int list)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    struct weft__message *message = &run->xfers[node->index].message;
+    message->data = data;
+    message->list = (uint8_t)list;
+    message->bytes = weft__region_bytes(run, &run->plan->regions[node->regions]);
+    return post(engine, run, n, node, weft__peer(run, node->peer));
 }
 
 static void start_recv(struct weft__engine *engine, struct weft_run *run,
@@ -398,6 +456,8 @@ static WEFT__NOINLINE int start_special(struct weft__engine *engine, struct weft
                                         uint32_t n, const struct weft__node *node)
 {
     struct weft__transport *transport = engine->transport;
+    if (run->flights && (node->flags & WEFT__DEVICE_NODE) && !weft__device_start(engine, run, n))
+        return 0;
     int works =
         transport->timed && (node->kind == WEFT_NODE_REDUCE || node->kind == WEFT_NODE_COPY ||
                              node->kind == WEFT_NODE_COMPUTE);
@@ -461,11 +521,6 @@ static WEFT__NOINLINE void start(struct weft__engine *engine, struct weft_run *r
     }
 }
 
-static inline int active(const struct weft_run *run)
-{
-    return atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE;
-}
-
 /* What a reduction or copy counts for in a step's budget, beside the node that it is. */
 static int extra_budget(const struct weft__engine *engine, const struct weft_run *run,
                         const struct weft__node *node)
@@ -493,7 +548,7 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
             n = ready_pop(run, ready);
             if (!plain && (run->waits[n] & (WEFT__RETIRE | WEFT__WATCHED))) {
                 pass(engine, run, n);
-                if (!active(run))
+                if (!weft__run_active(run))
                     return;
                 continue;
             }
@@ -501,20 +556,20 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
         next = WEFT__NONE;
         const struct weft__node *node = &nodes[n];
         if (special && !start_special(engine, run, n, node)) {
-            if (!active(run))
+            if (!weft__run_active(run))
                 return;
             continue;
         }
         if (node->kind == WEFT_NODE_REDUCE || node->kind == WEFT_NODE_COPY) {
             budget -= extra_budget(engine, run, node);
             if (!start_local(engine, run, n, node)) {
-                if (!active(run))
+                if (!weft__run_active(run))
                     return;
                 continue;
             }
         } else if (node->kind != WEFT_NODE_JOIN) {
             start(engine, run, n);
-            if (!active(run))
+            if (!weft__run_active(run))
                 return;
             continue;
         }
@@ -536,15 +591,22 @@ static WEFT__NOINLINE void start_plain(struct weft__engine *engine, struct weft_
     start_nodes(engine, run, 1, 0);
 }
 
-static WEFT__NOINLINE void start_any(struct weft__engine *engine, struct weft_run *run)
-{
-    start_nodes(engine, run, 0, 0);
-}
-
-/* A recorder notes its nodes, or they take virtual time. */
+/* A recorder notes its nodes, or they take virtual time, or are on a device. */
 static WEFT__NOINLINE void start_watched(struct weft__engine *engine, struct weft_run *run)
 {
     start_nodes(engine, run, 0, 1);
+    if (run->flights)
+        weft__flights_mark(engine, run->flights);
+    if (run->flights && run->flights->ordered && weft__run_active(run))
+        weft__ordered_settle(run);
+}
+
+static WEFT__NOINLINE void start_any(struct weft__engine *engine, struct weft_run *run)
+{
+    if (run->flights)
+        start_watched(engine, run);
+    else
+        start_nodes(engine, run, 0, 0);
 }
 
 /* The first run in the list gets its turn; then it goes to the end of the list, or out. */
@@ -552,18 +614,18 @@ static void run_ready(struct weft__engine *engine)
 {
     struct weft_run *run = engine->ready_head;
     engine->did++;
-    if (active(run) && (engine->recorder || engine->transport->timed))
+    if (weft__run_active(run) && (engine->recorder || engine->transport->timed))
         start_watched(engine, run);
-    else if (active(run) && run->plain)
+    else if (weft__run_active(run) && run->plain)
         start_plain(engine, run);
-    else if (active(run))
+    else if (weft__run_active(run))
         start_any(engine, run);
     /* Nothing else takes runs out of the list while its head is at work. */
     engine->ready_head = run->ready_next;
     if (!engine->ready_head)
         engine->ready_tail = NULL;
     run->in_ready = 0;
-    if (active(run) && !ready_empty(run))
+    if (weft__run_active(run) && !ready_empty(run))
         enlist(engine, run);
 }
 
@@ -574,7 +636,7 @@ static void run_ready(struct weft__engine *engine)
 static void fire_reached(struct weft__engine *engine, struct weft_run *run)
 {
     const struct weft__object *object = run->object;
-    for (uint32_t i = 0; i < object->channel_count && active(run); i++)
+    for (uint32_t i = 0; i < object->channel_count && weft__run_active(run); i++)
         if (object->reached[i] > run->version)
             weft__engine_fire_channel(engine, run, object->channels[i]);
 }
@@ -592,7 +654,7 @@ void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run
 {
     const struct weft_plan *plan = run->plan;
     for (uint32_t e = events_from(plan, channel);
-         e < plan->event_count && plan->events[e].channel == channel && active(run); e++)
+         e < plan->event_count && plan->events[e].channel == channel && weft__run_active(run); e++)
         if (weft__event_try(run, e, run->version) == WEFT_OK)
             weft__engine_fire(engine, run, e);
 }
@@ -657,18 +719,33 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
         return;
     if (object && object->failed && weft__object_failed(engine, run))
         return;
+    if (object && object->team && object->team->aborted) {
+        weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, engine->transport->rank,
+                          "its communicator has been ended by a failure on another rank");
+        return;
+    }
     if (plan->node_count == 0) {
         weft__engine_end(engine, run, WEFT_OK);
         return;
     }
     if (engine->recorder)
         note_open(engine, run);
+    if (run->flights && run->flights->ordered)
+        weft__ordered_begin(engine, run);
+    if (!weft__run_active(run))
+        return;
     enlist(engine, run);
     if (object && object->channel_count > 0 && plan->event_count > 0)
         fire_reached(engine, run);
 }
 
 /* ---- the step ---- */
+
+/* How soon to look again at what no bell tells of: calls that are asked, and a device. */
+static WEFT__NOINLINE uint64_t interval(const struct weft__engine *engine)
+{
+    return engine->asked ? WEFT__CALL_POLL_NS : weft__flights_interval(engine);
+}
 
 uint64_t weft__engine_step(struct weft__engine *engine, uint64_t now)
 {
@@ -690,7 +767,9 @@ uint64_t weft__engine_step(struct weft__engine *engine, uint64_t now)
         weft__engine_deadlines(engine);
     if (engine->ready_head || engine->job_head || parts)
         return now;
-    if (engine->polling && now + WEFT__CALL_POLL_NS < engine->expires_ns)
-        return now + WEFT__CALL_POLL_NS;
+    if (engine->polling) {
+        uint64_t next = now + interval(engine);
+        return next < engine->expires_ns ? next : engine->expires_ns;
+    }
     return engine->expires_ns;
 }

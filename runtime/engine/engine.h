@@ -50,9 +50,18 @@ enum {
     WEFT__X_COPYING,   /* receive being copied: a job */
     WEFT__X_REDUCING,  /* receive being reduced as it arrives: a job */
     WEFT__X_COMPUTING, /* compute node in slices: a job */
+    WEFT__X_CARRYING,  /* to or from a device, in chunks: a job */
     /* No job meanwhile: more of the payload is awaited, or the news why it was withdrawn. */
-    WEFT__X_COPYING_WAITS,
-    WEFT__X_REDUCING_WAITS
+    WEFT__X_WAITS,
+    WEFT__X_COPYING_WAITS = WEFT__X_COPYING + WEFT__X_WAITS,
+    WEFT__X_REDUCING_WAITS = WEFT__X_REDUCING + WEFT__X_WAITS,
+    WEFT__X_CARRYING_WAITS = WEFT__X_CARRYING + WEFT__X_WAITS,
+    WEFT__X_CARRYING_QUEUED, /* all chunks are in the air */
+    WEFT__X_LANDING,         /* on the stream of a device */
+    /* Of a message over a communicator: its ranks agree on when to issue it, or it waits for its
+     * turn; it has been handed over. */
+    WEFT__X_AGREEING,
+    WEFT__X_ISSUED
 };
 
 /* ---- objects ---- */
@@ -90,6 +99,8 @@ struct weft__object {
     uint32_t *channels;           /* ascending */
     uint64_t *reached;            /* version + 1 signalled on each; 0: none */
     struct weft__message *failed; /* failures of versions that have not started here */
+    struct weft__message *notes;  /* WEFT__TURN of such, in the order in which they came */
+    struct weft__team *team;      /* of the communicator that its runs share; or NULL */
 };
 
 /* Runs and series that fail as one: the engine's part of a weft_object. It fails once. */
@@ -138,6 +149,7 @@ struct weft__binding {
     char *data; /* NULL if a list or not bound */
     struct weft__list *list;
     int bound;
+    int pinned; /* memory of the host that the device reads and writes itself */
 };
 
 /* Scratch memory; the runs of a series, of which one at a time is active, share theirs. */
@@ -147,6 +159,8 @@ struct weft__scratch {
     const struct weft_context *context; /* whose transport data is from; or NULL */
     size_t bytes;
     char *data;
+    struct weft__device *device; /* NULL: there is none on a device */
+    char *device_data;
 };
 
 /* A compute call of a run: what the user's function sees, and how it ends. */
@@ -169,6 +183,7 @@ struct weft__watch {
     /* WEFT_IN_PROGRESS until told. Release, after the text: pairs with the acquire of who waits. */
     atomic_int status;
     char text[WEFT__WATCH_BYTES]; /* of a failure */
+    struct weft__hold *hold;      /* of streams of the user that wait for the run's end: it stays */
 };
 
 /* What commands are given to: a part of a run, an object or a context. */
@@ -195,6 +210,7 @@ struct weft_run {
     atomic_int state;
     struct weft__commanded commanded;
     _Atomic uint32_t waiters;
+    _Atomic uint32_t telling;    /* its callback is being called: it has ended for that alone */
     struct weft_run *ready_next; /* in the engine's list of runs with ready nodes */
     struct weft_run *active_next, *active_previous;
     struct weft_run *all_next, *all_previous; /* of the context */
@@ -219,6 +235,10 @@ struct weft_run {
     struct weft__watch *watches;
     char *error;
     struct weft__scratch *scratch; /* NULL: needs none */
+    struct weft__flights *flights; /* its part on a device, or NULL */
+    struct weft_run *beside; /* never active at the same time: they have one stream; or NULL */
+    struct weft__hold *hold; /* NULL: no stream has waited for its end */
+    uint32_t starts;         /* so many versions have been prepared */
     uint32_t *waits;
     uint64_t *ready;
     struct weft__xfer *xfers;
@@ -287,6 +307,11 @@ struct weft__host {
     void (*reported)(struct weft_context *context, int rank, const char *how);
     /* The function of some rank has returned. */
     void (*returned)(struct weft_context *context);
+    /* A run is to have a part on the context's device: weft__flights_open(). */
+    int (*device_needed)(struct weft_context *context, struct weft_run *run);
+    /* A stream of the user has got to where it starts a run, or fires an event of a version. */
+    void (*gate_open)(struct weft_run *run);
+    void (*gate_fire)(struct weft_run *run, uint32_t node, uint64_t version);
     /* Whether the calling thread is the context's helper: the recorder notes it. */
     int (*helps)(struct weft_context *context);
 };
@@ -307,8 +332,18 @@ struct weft__engine {
     struct weft__message *job_head, *job_tail; /* transfers (and computes) worked on in slices */
     struct weft__call *asked, *asked_last; /* pending calls with a poll: first come, first asked */
     int polling;                           /* there is one */
-    size_t pending;                        /* calls that pend, these too */
-    struct weft_run *active;               /* list */
+    size_t pending; /* calls that pend, these too, and runs with something on a device */
+    struct weft__flights *flying;  /* those */
+    struct weft__bounce *bounce;   /* NULL: there has been no device */
+    struct weft__staging *staging; /* NULL: nor one whose memory goes by way of the host */
+    struct weft__gates *gates;     /* NULL: no stream of the user has started or fired anything */
+    struct weft__ordered *ordered; /* runs with messages over a communicator under way */
+    uint64_t ordered_looked_ns;    /* as looked_ns and looks, of these */
+    uint32_t ordered_looks;
+    uint64_t landed_ns;      /* when something on a device has last ended */
+    uint64_t looked_ns;      /* when the device was last asked whether it has failed, ... */
+    uint32_t looks;          /* ... and how often it was looked at in vain since */
+    struct weft_run *active; /* list */
     struct weft__match match;
     struct weft__object **objects; /* chains; NULL before the first object */
     uint64_t object_mask;          /* of the low bits of a number that choose its chain */
@@ -322,6 +357,7 @@ struct weft__engine {
     uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
     size_t failed_count, failed_capacity;
     size_t slice_bytes;
+    size_t segment_bytes; /* a multiple of WEFT__STAGE_UNIT */
     /* At or before the earliest deadline of an active run, and the time a series wants to be
      * asked.
      */
@@ -462,6 +498,33 @@ void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, 
 void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
                           struct weft__message *message);
 void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state);
+/* The same for one that has begun; the first job waits for something, or has ended. */
+void weft__engine_again(struct weft__engine *engine, struct weft__xfer *xfer, int state);
+void weft__engine_rest(struct weft__engine *engine);
+/* Before and after a slice of the first job reads its message. 0: it is not here yet, and the job
+ * has been set aside; else *most bytes of it are, if that is less. */
+int weft__engine_read_begin(struct weft__engine *engine, struct weft__xfer *xfer, size_t *most);
+void weft__engine_read_end(struct weft__engine *engine, const struct weft__xfer *xfer);
+/* The same of one that is read as a whole. */
+int weft__engine_may_read(struct weft__engine *engine, const struct weft__xfer *xfer);
+void weft__engine_have_read(struct weft__engine *engine, const struct weft__xfer *xfer);
+/* Byte `offset` of a payload that is here, and in *bytes how far it is contiguous. */
+const char *weft__source_chunk(const struct weft__message *source, size_t offset, size_t *bytes);
+/* A receive has ended, its message has been released; reduced: so has the node that reduces it. */
+void weft__engine_received(struct weft__engine *engine, struct weft__xfer *xfer, size_t bytes,
+                           int reduced);
+/* Sends a node's message, whose payload is at `data`, or as `list` says. What the transport has
+ * returned; an end or a failure has been told. */
+int weft__engine_post(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                      const void *data, int list);
+/* A node has been put on the stream of a device: what may follow it there is released. Then it has
+ * ended: the rest is. */
+void weft__engine_issued(struct weft__engine *engine, struct weft_run *run, uint32_t node);
+void weft__engine_landed(struct weft__engine *engine, struct weft_run *run, uint32_t node);
+/* The call of a node, its arguments where the run's memory is. */
+struct weft__call *weft__engine_prepare_call(struct weft_run *run, uint32_t node);
+/* Says so if the value that a node has produced is too large. */
+void weft__engine_check_value(const struct weft_run *run, uint32_t node, char *text, size_t size);
 void weft__engine_work(struct weft__engine *engine); /* one slice of the first job */
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t node);
 int weft__engine_poll_calls(struct weft__engine *engine);
@@ -570,6 +633,11 @@ static inline int weft__peer(const struct weft_run *run, int32_t peer)
 static inline int weft__engine_has_gone(const struct weft__engine *engine, int rank)
 {
     return engine->gone && engine->gone[rank / 8] >> (rank % 8) & 1;
+}
+
+static inline int weft__run_active(const struct weft_run *run)
+{
+    return atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE;
 }
 
 /* Whether a run is neither active nor about to be: it may be bound and started. */

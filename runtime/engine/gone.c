@@ -18,7 +18,8 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/flight.h"
+#include "runtime/engine/ordered.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -126,7 +127,8 @@ static uint32_t waits_for_rank(const struct weft_run *run, int rank)
 static int needs_peer(int state)
 {
     return state == WEFT__X_POSTED || state == WEFT__X_FETCHING || state == WEFT__X_SENDING ||
-           state == WEFT__X_COPYING_WAITS || state == WEFT__X_REDUCING_WAITS;
+           state == WEFT__X_COPYING_WAITS || state == WEFT__X_REDUCING_WAITS ||
+           state == WEFT__X_CARRYING_WAITS || state == WEFT__X_AGREEING || state == WEFT__X_ISSUED;
 }
 
 /* The first node that has a transfer with `rank` under way; or WEFT__NONE. */
@@ -169,7 +171,8 @@ static uint32_t listens(const struct weft_run *run)
 /* Whether all ranks of the context have a part in it. */
 static int spans(const struct weft__engine *engine, const struct weft_run *run)
 {
-    return run->series || run->object == &engine->sequence;
+    return run->series || run->object == &engine->sequence ||
+           (run->flights && run->flights->ordered);
 }
 
 /* Whether a run cannot end without a rank that has died, as far as can be seen; *node is where. One
@@ -206,6 +209,8 @@ void weft__engine_left(struct weft__engine *engine, int rank)
     struct weft_run *run = engine->active;
     while (run) {
         uint32_t node = waits_for_rank(run, rank);
+        if (node == WEFT__NONE)
+            node = weft__ordered_awaits(run, rank);
         if (node == WEFT__NONE) {
             run = run->active_next;
             continue;

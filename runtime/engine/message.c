@@ -11,6 +11,8 @@
  */
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/flight.h"
+#include "runtime/engine/ordered.h"
 #include "runtime/engine/record.h"
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +37,13 @@ static void finish_receive(struct weft__engine *engine, struct weft__xfer *xfer,
     }
 }
 
+void weft__engine_received(struct weft__engine *engine, struct weft__xfer *xfer, size_t bytes,
+                           int reduced)
+{
+    xfer->message.xflags = reduced ? WEFT__X_REDUCING : WEFT__X_IDLE;
+    finish_receive(engine, xfer, bytes);
+}
+
 static void fail_receive(struct weft__engine *engine, struct weft__xfer *xfer, int status,
                          const char *text)
 {
@@ -53,7 +62,7 @@ static void break_receive(struct weft__engine *engine, struct weft__xfer *xfer)
     weft__engine_broken(engine, run, run->plan->nodes[xfer->node].op);
 }
 
-static const char *source_chunk(const struct weft__message *source, size_t offset, size_t *bytes)
+const char *weft__source_chunk(const struct weft__message *source, size_t offset, size_t *bytes)
 {
     if (source->list == WEFT__LIST)
         return weft__xfer_chunk((const struct weft__xfer *)source, offset, bytes);
@@ -69,7 +78,7 @@ static void copy_in(const struct weft__xfer *xfer, size_t begin, size_t end)
     while (begin < end) {
         size_t in = end - begin;
         size_t out = end - begin;
-        const char *from = source_chunk(xfer->source, begin, &in);
+        const char *from = weft__source_chunk(xfer->source, begin, &in);
         char *to = weft__region_chunk(run, region, begin, &out);
         size_t bytes = in < out ? in : out;
         if (bytes > end - begin)
@@ -82,7 +91,7 @@ static void copy_in(const struct weft__xfer *xfer, size_t begin, size_t end)
     }
 }
 
-static void enqueue(struct weft__engine *engine, struct weft__xfer *xfer, int state)
+void weft__engine_again(struct weft__engine *engine, struct weft__xfer *xfer, int state)
 {
     xfer->message.xflags = (uint8_t)state;
     xfer->message.next = NULL;
@@ -93,8 +102,7 @@ static void enqueue(struct weft__engine *engine, struct weft__xfer *xfer, int st
     engine->job_tail = &xfer->message;
 }
 
-/* Takes the first job out of the queue. */
-static void dequeue(struct weft__engine *engine)
+void weft__engine_rest(struct weft__engine *engine)
 {
     engine->job_head = engine->job_head->next;
     if (!engine->job_head)
@@ -104,12 +112,7 @@ static void dequeue(struct weft__engine *engine)
 void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state)
 {
     xfer->done = 0;
-    enqueue(engine, xfer, state);
-}
-
-static int in_pieces(const struct weft__message *message)
-{
-    return message->list >= WEFT__PIECES;
+    weft__engine_again(engine, xfer, state);
 }
 
 /* Whether the reduction that waits for this receive waits for nothing else. */
@@ -119,8 +122,8 @@ static int can_fuse(const struct weft_run *run, const struct weft__node *node,
     if (!(node->flags & WEFT__FUSED) || run->waits[node->op] != 1)
         return 0;
     /* A piece has whole elements: it is a multiple of 64 bytes. */
-    return in_pieces(message) ? 64 % weft__node_element(run->plan, node) == 0
-                              : !message->list && message->data;
+    return weft__in_pieces(message) ? 64 % weft__node_element(run->plan, node) == 0
+                                    : !message->list && message->data;
 }
 
 /* The next slice of a job comes out of a piece, of which *bytes are there; 0: they are awaited. */
@@ -144,23 +147,22 @@ static int sender_of(const struct weft__xfer *xfer)
 static void set_aside(struct weft__engine *engine, struct weft__xfer *xfer)
 {
     int sender = sender_of(xfer);
-    dequeue(engine);
+    weft__engine_rest(engine);
     xfer->source->next = &xfer->message;
-    xfer->message.xflags =
-        xfer->message.xflags == WEFT__X_COPYING ? WEFT__X_COPYING_WAITS : WEFT__X_REDUCING_WAITS;
+    xfer->message.xflags = (uint8_t)(xfer->message.xflags + WEFT__X_WAITS);
     if (weft__engine_death(engine, sender))
         weft__engine_forsaken(engine, weft__xfer_run(xfer), xfer->node, sender);
 }
 
 /* Before the payload of a message is read. 0: the sender has withdrawn it; it told us before that
  * its run failed, so the next step will end ours. */
-static int may_read(struct weft__engine *engine, const struct weft__xfer *xfer)
+int weft__engine_may_read(struct weft__engine *engine, const struct weft__xfer *xfer)
 {
     struct weft__transport *transport = engine->transport;
     return !transport->ops->read || transport->ops->read(transport, xfer->source, 1);
 }
 
-static void have_read(struct weft__engine *engine, const struct weft__xfer *xfer)
+void weft__engine_have_read(struct weft__engine *engine, const struct weft__xfer *xfer)
 {
     if (engine->transport->ops->read)
         engine->transport->ops->read(engine->transport, xfer->source, 0);
@@ -175,9 +177,14 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     const struct weft__region *region = &run->plan->regions[node->regions];
     size_t capacity = weft__region_bytes(run, region);
     size_t bytes = message->bytes;
-    int fits = node->flags & WEFT__UP_TO
-                   ? bytes <= capacity && bytes % weft__node_element(run->plan, node) == 0
-                   : bytes == capacity;
+    int fits = bytes == capacity;
+    if (node->flags & (WEFT__UP_TO | WEFT__DEVICE_NODE)) {
+        if (node->flags & WEFT__UP_TO)
+            fits = bytes <= capacity && bytes % weft__node_element(run->plan, node) == 0;
+        if (fits && (node->flags & WEFT__DEVICE_NODE) &&
+            !weft__device_deliver(engine, xfer, message))
+            return;
+    }
     if (!fits) {
         char text[96];
         snprintf(text, sizeof text, "a message of %zu bytes arrived, expected %s%zu", bytes,
@@ -186,7 +193,9 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
         fail_receive(engine, xfer, WEFT_ERR_TRUNCATED, text);
         return;
     }
-    if (in_pieces(message) && weft__engine_death(engine, sender_of(xfer))) {
+    if (message->list == WEFT__DEVICE && !weft__device_deliver(engine, xfer, message))
+        return;
+    if (weft__in_pieces(message) && weft__engine_death(engine, sender_of(xfer))) {
         /* It has only been announced: its sender was to hand it over. */
         transport->ops->release(transport, message, 0);
         xfer->message.xflags = WEFT__X_IDLE;
@@ -195,10 +204,11 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     }
     xfer->source = message;
     int fuse = can_fuse(run, node, message);
-    if (in_pieces(message))
+    if (weft__in_pieces(message))
         message->next = NULL;
     if (!message->data && bytes > 0 &&
-        (!message->list || (message->list == WEFT__PIECES_OR_FETCH && !fuse))) {
+        (!message->list || message->list == WEFT__PULLED ||
+         (message->list == WEFT__PIECES_OR_FETCH && !fuse))) {
         size_t chunk = bytes;
         xfer->message.data = weft__region_chunk(run, region, 0, &chunk);
         xfer->message.list = chunk < bytes;
@@ -215,7 +225,7 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
             weft__note_node(engine, run, node->op, WEFT__NOTE_START);
     }
     if (bytes > engine->slice_bytes ||
-        (bytes > 0 && (in_pieces(message) || !may_read(engine, xfer)))) {
+        (bytes > 0 && (weft__in_pieces(message) || !weft__engine_may_read(engine, xfer)))) {
         weft__engine_job(engine, xfer, fuse ? WEFT__X_REDUCING : WEFT__X_COPYING);
         return;
     }
@@ -225,7 +235,7 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     else
         copy_in(xfer, 0, bytes);
     if (bytes > 0)
-        have_read(engine, xfer);
+        weft__engine_have_read(engine, xfer);
     xfer->message.xflags = fuse ? WEFT__X_REDUCING : WEFT__X_IDLE;
     transport->ops->release(transport, message, 1);
     if (status == WEFT_OK)
@@ -245,6 +255,27 @@ static size_t slice_of(const struct weft__engine *engine, const struct weft__nod
     if (slice % element == 0)
         return slice;
     return element > slice ? element : slice / element * element;
+}
+
+int weft__engine_read_begin(struct weft__engine *engine, struct weft__xfer *xfer, size_t *most)
+{
+    if (!weft__engine_may_read(engine, xfer)) {
+        set_aside(engine, xfer);
+        return 0;
+    }
+    if (weft__in_pieces(xfer->source) && !take_piece(engine, xfer, most)) {
+        weft__engine_have_read(engine, xfer);
+        set_aside(engine, xfer);
+        return 0;
+    }
+    return 1;
+}
+
+void weft__engine_read_end(struct weft__engine *engine, const struct weft__xfer *xfer)
+{
+    if (weft__in_pieces(xfer->source))
+        xfer->source->data = NULL;
+    weft__engine_have_read(engine, xfer);
 }
 
 /* One slice, of at most `most` bytes. Returns whether it was the last; *returned is what the
@@ -283,24 +314,18 @@ void weft__engine_work(struct weft__engine *engine)
     int receives = xfer->message.xflags != WEFT__X_COMPUTING;
     int status;
     size_t most = SIZE_MAX;
-    if (receives && !may_read(engine, xfer)) {
-        set_aside(engine, xfer);
+    if (xfer->message.xflags == WEFT__X_CARRYING) {
+        weft__bounce_work(engine, xfer);
         return;
     }
-    int pieces = receives && in_pieces(xfer->source);
-    if (pieces && !take_piece(engine, xfer, &most)) {
-        have_read(engine, xfer);
-        set_aside(engine, xfer);
+    if (receives && !weft__engine_read_begin(engine, xfer, &most))
         return;
-    }
     int last = work_slice(engine, xfer, most, &status);
-    if (pieces)
-        xfer->source->data = NULL;
     if (receives)
-        have_read(engine, xfer);
+        weft__engine_read_end(engine, xfer);
     if (!last)
         return;
-    dequeue(engine);
+    weft__engine_rest(engine);
     struct weft_run *run = weft__xfer_run(xfer);
     if (xfer->message.xflags == WEFT__X_COMPUTING) {
         xfer->message.xflags = WEFT__X_IDLE;
@@ -346,6 +371,8 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
         weft__engine_news(engine, message);
     } else if (message->kind == WEFT__INVITE) {
         engine->host->invited(engine->context, message);
+    } else if (message->kind == WEFT__TURN) {
+        weft__ordered_note(engine, message);
     } else {
         weft__engine_failure(engine, message);
     }
@@ -366,6 +393,8 @@ void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int
     engine->did++;
     engine = run->engine;
     xfer->message.xflags = WEFT__X_IDLE;
+    if (xfer->message.list == WEFT__STAGED)
+        weft__stage_end(engine, xfer);
     if (run->borrowed > 0 &&
         atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ENDED)
         come_back(engine, run);
@@ -392,8 +421,7 @@ void weft__engine_piece(struct weft__engine *engine, struct weft__message *messa
         return;
     message->next = NULL;
     engine->did++;
-    enqueue(weft__xfer_run(xfer)->engine, xfer,
-            xfer->message.xflags == WEFT__X_COPYING_WAITS ? WEFT__X_COPYING : WEFT__X_REDUCING);
+    weft__engine_again(weft__xfer_run(xfer)->engine, xfer, xfer->message.xflags - WEFT__X_WAITS);
 }
 
 void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status)
@@ -409,9 +437,9 @@ void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, 
         xfer->source = NULL;
         xfer->message.xflags = WEFT__X_IDLE;
         come_back(engine, run);
-    } else if (status == WEFT_OK) {
-        finish_receive(engine, xfer, bytes);
-    } else {
+    } else if (status != WEFT_OK) {
         fail_receive(engine, xfer, status, weft_error_text());
+    } else if (!run->flights || !weft__device_fetched(engine, xfer)) {
+        finish_receive(engine, xfer, bytes);
     }
 }

@@ -217,6 +217,7 @@ void weft__object_drop(struct weft__engine *engine, struct weft__object *object)
 {
     weft__engine_drop(engine, weft__match_purge(&engine->match, object->id, UINT64_MAX));
     weft__engine_drop(engine, object->failed);
+    weft__engine_drop(engine, object->notes);
     take_out(engine, object);
     if (object->whole) {
         struct weft__object **link = &object->whole->members;

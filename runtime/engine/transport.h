@@ -69,6 +69,7 @@ struct weft_transport;
 struct weft_run;
 struct weft__engine;
 struct weft__xfer;
+struct weft__device;
 
 enum weft__message_kind {
     WEFT__DATA,
@@ -83,6 +84,8 @@ enum weft__message_kind {
     WEFT__LEFT,   /* the sender has left such a context; version: how many messages it has sent */
     WEFT__BEREFT, /* the run (object, version) failed on rank `from`, since rank `tag` has died;
                      data: how that ended, `bytes` without an end */
+    WEFT__TURN,   /* of the run (object, version): the ranks agree on the order of messages over a
+                     communicator (ordered.h) */
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 
@@ -90,16 +93,22 @@ enum { WEFT__HAS_FAILED = -1 };
 
 /* message.list: how a payload is reached that `data` does not point to. */
 enum {
-    WEFT__LIST = 1,       /* of a local send: weft__xfer_chunk() on the xfer that it is part of */
-    WEFT__PIECES,         /* by ops->piece() */
-    WEFT__PIECES_OR_FETCH /* the same, or where it is only to be copied by ops->fetch() */
+    WEFT__LIST = 1,        /* of a local send: weft__xfer_chunk() on the xfer that it is part of */
+    WEFT__PIECES,          /* by ops->piece() */
+    WEFT__PIECES_OR_FETCH, /* the same, or where it is only to be copied by ops->fetch() */
+    WEFT__DEVICE,          /* memory of a device: weft__xfer_chunk() of a send; ops->reach() */
+    WEFT__STAGED,          /* of a send, memory of a device by way of the host: weft__stage_at() */
+    WEFT__PULLED           /* has arrived: by ops->fetch(), or in parts by ops->pull() */
 };
+
+/* What ops->send_device() returns where the receiver does not get at the memory. */
+enum { WEFT__OUT_OF_REACH = 2 };
 
 /* Whether what comes of a kind may have a payload. */
 static inline int weft__has_payload(int kind)
 {
     return kind == WEFT__DATA || kind == WEFT__NEWS || kind == WEFT__GIVEN_UP ||
-           kind == WEFT__INVITE || kind == WEFT__BEREFT;
+           kind == WEFT__INVITE || kind == WEFT__BEREFT || kind == WEFT__TURN;
 }
 
 /* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
@@ -140,10 +149,39 @@ struct weft__xfer {
  */
 WEFT__PRIVATE void *weft__xfer_chunk(const struct weft__xfer *xfer, size_t offset, size_t *bytes);
 
+/*
+ * A send that is WEFT__STAGED. Its payload comes to the host in segments, a few at a time, as the
+ * transport asks for them; it asks when its receiver waits for them, since those that are there
+ * keep others from coming.
+ *
+ *   engine                       transport
+ *   send(x), WEFT__STAGED -----> tells the receiver, which asks
+ *                         <----- weft__stage_at(x, 0): NULL
+ *   device -> segment 0
+ *   staged(x) -----------------> weft__stage_at(x, 0): it is there. The next comes meanwhile.
+ *                         <----- weft__stage_done(x, 0, bytes): it has been sent
+ *
+ * What is at byte `offset`, and in *bytes how far it goes: to the end, or to a multiple of
+ * WEFT__STAGE_UNIT. NULL: it is not there yet, and staged(x) will follow, unless the run fails.
+ */
+#define WEFT__STAGE_UNIT ((size_t)64 << 10)
+WEFT__PRIVATE const char *weft__stage_at(struct weft__xfer *xfer, size_t offset, size_t *bytes);
+/* So much from `offset` on, which was there, is not needed any more. */
+WEFT__PRIVATE void weft__stage_done(struct weft__xfer *xfer, size_t offset, size_t bytes);
+
+/* Bytes of segments, where a rank has some for its devices; else 0. */
+WEFT__PRIVATE size_t weft__stage_segment(const struct weft__xfer *xfer);
+
 /* 1 if the whole payload is contiguous: then message.data is its address. */
 static inline int weft__xfer_contiguous(const struct weft__xfer *xfer)
 {
     return !xfer->message.list;
+}
+
+/* Whether a payload comes by ops->piece(). */
+static inline int weft__in_pieces(const struct weft__message *message)
+{
+    return message->list == WEFT__PIECES || message->list == WEFT__PIECES_OR_FETCH;
 }
 
 struct weft__transport {
@@ -164,8 +202,8 @@ struct weft__transport {
      * NULL: of nobody. */
     const unsigned char *ordered;
     /* Facts. */
-    int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
-    int device_memory;
+    int wakes;          /* 1: what arrives rings the bell; 0: somebody must poll */
+    int device_way;     /* weft_device_way_t */
     int timed;          /* 1: compute nodes, reductions and copies are begun by ops->spend */
     int no_payload;     /* 1: reductions and copies touch no memory, messages have no contents */
     int in_order;       /* 1: what one rank sends to another arrives in that order */
@@ -181,21 +219,47 @@ struct weft__transport_ops {
      * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows:
      * WEFT_ERR_PEER to a rank that has died or left. */
     int (*send)(struct weft__transport *transport, struct weft__xfer *xfer);
-    /* Sends a control message: SIGNAL, FAIL and LEFT have no payload, NEWS, GIVEN_UP, INVITE and
-     * BEREFT one of at most WEFT__NEWS_BYTES; copied. Never waits: what cannot be sent now is
-     * queued by the transport. To a rank that has died or left: WEFT_OK, and nothing happens. */
+    /* The same of a payload that is memory of a device (message.list is WEFT__DEVICE), if its
+     * receiver can get at it there; else WEFT__OUT_OF_REACH, and nothing has happened. NULL: nobody
+     * can. */
+    int (*send_device)(struct weft__transport *transport, struct weft__xfer *xfer);
+    /* A payload that has arrived as WEFT__DEVICE is to be read by a device, or, NULL, by the host:
+     * where it is for that device (enum weft__where), until release(); or WEFT__ON_HOST: from now
+     * on it comes in pieces (WEFT__PIECES). Negative: failed. Called between read(message, 1) and
+     * read(message, 0). NULL: the payload is the sender's xfer, of this process. */
+    int (*reach)(struct weft__transport *transport, struct weft__message *message,
+                 struct weft__device *device);
+    /* Byte `offset` of a payload that has been reached, and in *bytes how far it is contiguous. */
+    const char *(*reached)(struct weft__transport *transport, const struct weft__message *message,
+                           size_t offset, size_t *bytes);
+    /* More of a send that is WEFT__STAGED is there. Such a send may also have been begun as
+     * WEFT__DEVICE, and become one by the transport, whose receiver did not reach the memory. NULL:
+     * sends are never staged so, but are there as a whole. */
+    void (*staged)(struct weft__transport *transport, struct weft__xfer *xfer);
+    /* Sends a control message: SIGNAL, FAIL and LEFT have no payload, the others
+     * (weft__has_payload()) one of at most WEFT__NEWS_BYTES; copied. Never waits: what cannot be
+     * sent now is queued by the transport. To a rank that has died or left: WEFT_OK, and nothing
+     * happens. */
     int (*control)(struct weft__transport *transport, const struct weft__message *message);
     /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it
      * did, or a negative status if the transport as a whole has failed. */
     int (*poll)(struct weft__transport *transport);
     /* 1 if poll would find something, for a thread that does not drive; NULL: never known. */
     int (*pending)(struct weft__transport *transport);
-    /* Brings the payload of a message that arrived with data NULL (and list 0, or
-     * WEFT__PIECES_OR_FETCH) into the memory of
-     * receive `xfer`; message->bytes <= capacity. Status as send; weft__engine_fetched() follows.
-     * The message stays the engine's, who releases it. NULL if it never happens. */
+    /* Brings the payload of a message that arrived with data NULL (and list 0,
+     * WEFT__PIECES_OR_FETCH or WEFT__PULLED) into the memory of receive `xfer`; message->bytes <=
+     * capacity. Status as send; weft__engine_fetched() follows. The message stays the engine's, who
+     * releases it. NULL if it never happens. */
     int (*fetch)(struct weft__transport *transport, struct weft__message *message,
                  struct weft__xfer *xfer);
+    /* The same into memory of a device, which is contiguous; or WEFT__OUT_OF_REACH. NULL: never. */
+    int (*fetch_device)(struct weft__transport *transport, struct weft__message *message,
+                        struct weft__xfer *xfer);
+    /* Asks for a part of a payload that is WEFT__PULLED: the next *bytes bytes, from byte `offset`
+     * on, or fewer, which it says, are to be brought to `memory`. WEFT_IN_PROGRESS:
+     * weft__engine_pulled() follows; negative: failed. NULL if it never happens. */
+    int (*pull)(struct weft__transport *transport, struct weft__message *message, size_t offset,
+                void *memory, size_t *bytes);
     /* Where the payload of a message that is WEFT__PIECES goes on at byte `offset`: an address, and
      * in *bytes how far it reaches, a multiple of 64 unless it ends there. NULL: it is not here
      * yet; weft__engine_piece() follows, unless the sender or this transport fails, or has
@@ -271,6 +335,11 @@ void weft__engine_piece(struct weft__engine *engine, struct weft__message *messa
 /* A receive's payload is in its memory. */
 WEFT__PRIVATE void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer,
                                         int status);
+
+/* A part of a payload that was pulled is in its memory, or will not come (negative, with
+ * weft__error set). The message's `next` is the engine's until it is released. */
+WEFT__PRIVATE void weft__engine_pulled(struct weft__engine *engine, struct weft__message *message,
+                                       size_t offset, int status);
 
 /* Rank `rank` has left, and all that it has sent has been handed over. */
 void weft__engine_left(struct weft__engine *engine, int rank);

@@ -9,6 +9,7 @@
  * find the flag: none can end in between.
  */
 #include "runtime/engine/engine.h"
+#include "runtime/engine/gate.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -63,7 +64,8 @@ void weft__watches_start(struct weft_run *run)
 {
     run->plain = 0;
     for (const struct weft__watch *watch = run->watches; watch; watch = watch->next)
-        run->waits[watch->node] |= WEFT__WATCHED;
+        if (!watch->hold)
+            run->waits[watch->node] |= WEFT__WATCHED;
 }
 
 void weft__watches_tell(struct weft__engine *engine, struct weft_run *run, uint32_t node,
@@ -84,9 +86,15 @@ void weft__watches_tell(struct weft__engine *engine, struct weft_run *run, uint3
 
 void weft__watches_fail(struct weft_run *run, int status)
 {
-    while (run->watches) {
-        struct weft__watch *watch = run->watches;
-        run->watches = watch->next;
+    struct weft__watch **link = &run->watches;
+    while (*link) {
+        struct weft__watch *watch = *link;
+        if (watch->hold) {
+            weft__hold_end(watch->hold, run);
+            link = &watch->next;
+            continue;
+        }
+        *link = watch->next;
         tell(watch, status, run->error ? run->error : weft_status_text(status));
     }
 }

@@ -276,8 +276,8 @@ static int for_each(struct weft__json_reader *r, const json_t *object, const cha
 
 static int read_buffer(struct weft__json_reader *r, const json_t *object)
 {
-    static const char *const keys[] = {"name", "kind", "dtype", "count", NULL};
-    const char *name, *kind, *dtype;
+    static const char *const keys[] = {"name", "kind", "dtype", "count", "memory", NULL};
+    const char *name, *kind, *dtype, *memory;
     weft_dtype_t known;
     int kind_index = 0, status;
     char list[160];
@@ -287,7 +287,8 @@ static int read_buffer(struct weft__json_reader *r, const json_t *object)
         (status = weft__json_get_text(r, object, "name", 0, &name)) ||
         (status = weft__json_get_text(r, object, "kind", 0, &kind)) ||
         (status = weft__json_get_text(r, object, "dtype", 0, &dtype)) ||
-        (status = weft__json_get_number(r, object, "count", 0, PTRDIFF_MAX, &count)))
+        (status = weft__json_get_number(r, object, "count", 0, PTRDIFF_MAX, &count)) ||
+        (status = weft__json_get_text(r, object, "memory", 1, &memory)))
         return status;
     while (kind_index <= WEFT_SLOT_SCRATCH &&
            strcmp(weft__slot_word((weft_slot_kind_t)kind_index), kind) != 0)
@@ -299,9 +300,13 @@ static int read_buffer(struct weft__json_reader *r, const json_t *object)
         weft__dtype_names(list, sizeof list);
         return weft__json_fail(r, "has the dtype \"%.40s\", expected one of %s", dtype, list);
     }
+    if (memory && strcmp(memory, "host") != 0 && strcmp(memory, "device") != 0)
+        return weft__json_fail(r, "has the memory \"%.40s\", expected host or device", memory);
     status = weft__json_built(r, weft_schedule_add_slot(r->schedule, name, known, (size_t)count,
                                                         (weft_slot_kind_t)kind_index));
-    return status < 0 ? status : WEFT_OK;
+    if (status < 0 || !memory || memory[0] == 'h')
+        return status < 0 ? status : WEFT_OK;
+    return weft_schedule_set_memory(r->schedule, status, WEFT_MEMORY_DEVICE);
 }
 
 static int read_value(struct weft__json_reader *r, const json_t *object)

@@ -119,6 +119,8 @@ static void write_buffers(struct weft__out *out, const struct weft_schedule *sch
         write_text(out, ", \"kind\": ", weft__slot_word(buffer->kind));
         write_text(out, ", \"dtype\": ", weft_dtype_name(buffer->dtype));
         write_number(out, ", \"count\": ", buffer->count);
+        if (buffer->memory == WEFT_MEMORY_DEVICE)
+            write_text(out, ", \"memory\": ", weft__memory_word(buffer->memory));
         weft__out_text(out, "}");
     }
     weft__out_text(out, "]");

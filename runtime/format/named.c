@@ -8,12 +8,11 @@
 #include "runtime/base/hash.h"
 #include "runtime/compress/operations.h"
 #include "runtime/format/format.h"
+#include "runtime/graph/joint.h"
 
 #include <string.h>
 #include <weft/compress.h>
 #include <weft/sparse.h>
-
-enum { NAME_BYTES = 64 }; /* more than any of them has */
 
 static const char *const sparse[] = {
 #define NAME(kind, text) [kind] = (text),
@@ -27,6 +26,9 @@ static int make(struct weft__named_ops *named, const char *name, struct weft_op 
     for (int kind = 0; kind < WEFT_SPARSE_OP_COUNT; kind++)
         if (strcmp(sparse[kind], name) == 0)
             return weft_sparse_op((weft_sparse_op_kind_t)kind, op);
+    int status = weft__joint_parse(name, op);
+    if (status != WEFT_ERR_NOT_FOUND)
+        return status;
     if (weft__compress_name_is(name, named->reason, sizeof named->reason))
         return weft_compress_op_parse(name, op);
     return WEFT_ERR_NOT_FOUND;
@@ -46,8 +48,8 @@ static int keep(struct weft__named_ops *named, uint64_t hash, struct weft_op *op
 const struct weft_op *weft__named_op(struct weft__named_ops *named, const char *name, size_t length)
 {
     const uint64_t hash = weft__hash_bytes(WEFT__HASH_EMPTY, name, length);
-    char text[NAME_BYTES];
-    struct weft_op *op;
+    struct weft_op *op = NULL;
+    char *text;
     size_t at;
     int status;
 
@@ -58,11 +60,14 @@ const struct weft_op *weft__named_op(struct weft__named_ops *named, const char *
         if (strncmp(known, name, length) == 0 && known[length] == '\0')
             return named->at[n];
     }
-    if (length >= sizeof text)
-        return NULL;
-    memcpy(text, name, length);
-    text[length] = '\0';
-    status = make(named, text, &op);
+    text = weft__malloc(length + 1, 1);
+    status = WEFT_ERR_MEMORY;
+    if (text) {
+        memcpy(text, name, length);
+        text[length] = '\0';
+        status = make(named, text, &op);
+    }
+    weft__free(text);
     if (status == WEFT_OK && keep(named, hash, op)) {
         weft_op_destroy(op);
         status = WEFT_ERR_MEMORY;

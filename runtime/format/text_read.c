@@ -104,7 +104,7 @@ static int read_order(struct weft__text_reader *r)
     return read_after(r, node);
 }
 
-/* After input, output, inout, scratch: NAME DTYPE COUNT */
+/* After input, output, inout, scratch: NAME DTYPE COUNT [on device] */
 static int read_buffer(struct weft__text_reader *r, weft_slot_kind_t kind)
 {
     struct weft__token name = r->token;
@@ -124,7 +124,11 @@ static int read_buffer(struct weft__text_reader *r, weft_slot_kind_t kind)
         return WEFT_ERR_MEMORY;
     status = weft__text_built(
         &name, weft_schedule_add_slot(r->schedule, text, dtype, (size_t)count, kind));
-    return status < 0 ? status : WEFT_OK;
+    if (status < 0 || !weft__text_take_if_word(r, "on"))
+        return status < 0 ? status : WEFT_OK;
+    if (!weft__text_take_if_word(r, "device"))
+        return weft__text_expected(r, "`device`");
+    return weft_schedule_set_memory(r->schedule, status, WEFT_MEMORY_DEVICE);
 }
 
 /* value NAME [max N] */

@@ -178,7 +178,8 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
         weft__out_text(out, weft__slot_word(buffer->kind));
         weft__out_text(out, " ");
         weft__out_text(out, buffer->name);
-        weft__out_format(out, " %s %zu\n", weft_dtype_name(buffer->dtype), buffer->count);
+        weft__out_format(out, " %s %zu", weft_dtype_name(buffer->dtype), buffer->count);
+        weft__out_text(out, buffer->memory == WEFT_MEMORY_DEVICE ? " on device\n" : "\n");
     }
     for (size_t i = 0; i < schedule->value_count; i++) {
         const struct weft__value *value = &schedule->values[i];

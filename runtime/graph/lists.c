@@ -157,3 +157,35 @@ int weft__lists_join(uint32_t *first, uint32_t *items, uint32_t *waits,
     }
     return 0;
 }
+
+uint32_t weft__lists_way_around(const struct weft__lists *lists, struct weft__search *search,
+                                uint32_t start, uint32_t most)
+{
+    uint32_t head = 0, tail = 0, depth = 0, level_end = 1;
+
+    search->queue[tail++] = start;
+    search->seen[start] = start + 1;
+    while (head < tail && depth + 1 < most) {
+        uint32_t i = search->queue[head++];
+
+        for (uint32_t e = lists->first[i]; e < lists->first[i + 1]; e++) {
+            uint32_t next = lists->items[e];
+
+            search->steps++;
+            if (next == start) {
+                search->from[start] = i;
+                return depth + 1;
+            }
+            if (search->seen[next] == start + 1)
+                continue;
+            search->seen[next] = start + 1;
+            search->from[next] = i;
+            search->queue[tail++] = next;
+        }
+        if (head == level_end) {
+            level_end = tail;
+            depth++;
+        }
+    }
+    return 0;
+}

@@ -35,6 +35,16 @@ int weft__lists_build(struct weft__lists *lists, const struct weft__edge *edges,
 /* Of the nodes of a schedule. */
 int weft__lists_of(struct weft__lists *lists, const struct weft_schedule *schedule,
                    enum weft__way way);
+/* Room for a search, a number a key each; `seen` begins as zeroes. */
+struct weft__search {
+    uint32_t *queue, *seen;
+    uint32_t *from; /* after a way was found: what leads to a number on it */
+    uint64_t steps; /* of all searches */
+};
+
+/* The shortest way from a key back to itself, shorter than `most`; its length, or 0. */
+uint32_t weft__lists_way_around(const struct weft__lists *lists, struct weft__search *search,
+                                uint32_t start, uint32_t most);
 /* Accepts lists of zeroes. */
 void weft__lists_free(struct weft__lists *lists);
 

@@ -195,10 +195,11 @@ static int check_config(const char *who, const struct weft_op_config *config)
         return WEFT__INVALID("%s: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
                              "_MAY_PEND and _FOLDS",
                              who, config->flags, config->name);
-    if (!config->reduce == !config->compute)
+    if (!config->reduce == !config->compute && (config->reduce || !config->device))
         return WEFT__INVALID("%s: `reduce` and `compute` of \"%s\" are %s, expected "
-                             "exactly one of them",
-                             who, config->name, config->reduce ? "both set" : "both NULL");
+                             "exactly one of them%s",
+                             who, config->name, config->reduce ? "both set" : "both NULL",
+                             config->reduce ? "" : ", or `device`");
     if (config->reduce && (config->flags & WEFT_OP_MAY_PEND) != 0)
         return WEFT__INVALID("%s: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
                              "expected it on a compute function only",
@@ -242,6 +243,7 @@ int weft_op_create(struct weft_op **op, const struct weft_op_config *given)
     made->reduce = config->reduce;
     made->compute = config->compute;
     made->poll = config->poll;
+    made->device = config->device;
     made->user = config->user;
     atomic_init(&made->references, 1);
     *op = made;

@@ -51,6 +51,25 @@ enum weft__op_sense {
     WEFT__OP_ORTHONORMALISES
 };
 
+struct weft__joint;
+
+/* Of a built-in operation that devices have, too: their library goes by the family and the kind
+ * (room and operate, runtime/engine/device.h). */
+enum weft__form_family { WEFT__FORM_SPARSE, WEFT__FORM_COMPRESS };
+
+enum { WEFT__REPORT_WORDS = 8 };
+
+struct weft__form {
+    enum weft__form_family family;
+    int kind; /* weft_sparse_op_kind_t, weft_compress_op_kind_t */
+    /* Checks a call as far as counts and datatypes tell, as the compute function does first: its
+     * statuses and texts. Touches no memory. */
+    int (*check)(const struct weft_call *call);
+    /* What the compute function would return and produce: by what the device has found. */
+    int (*end)(const struct weft_call *call, const uint64_t report[WEFT__REPORT_WORDS],
+               uint64_t *value);
+};
+
 struct weft_op {
     const char *name;
     const char *family; /* who folds the same kind of thing; static; NULL: the name */
@@ -61,15 +80,25 @@ struct weft_op {
     int in_parts;
     unsigned writes;     /* bit i: it writes region i, so nodes must say so */
     unsigned writes_f64; /* the same of regions that are f64 */
-    int builtin;         /* weft_op_kind_t, or -1 */
+    /* Bit i: what it does not write of region i stays as it was, though nodes may say that they
+     * write all of it. */
+    unsigned keeps;
+    /* Bit i: a device does not touch region i, which is memory for the host to work in, or of which
+     * the count alone is meant. */
+    unsigned spares;
+    int builtin; /* weft_op_kind_t, or -1 */
     weft_reduce_fn reduce;
     weft_compute_fn compute;
     weft_compute_fn poll;
+    weft_device_fn device;
+    const struct weft__form *form; /* static, or part of `owned`; NULL: none */
     /* Whether regions of such counts, datatypes and places are what the function takes: as a call
      * of it that reads and writes nothing, with its status and text. NULL: any. */
-    int (*fits)(struct weft_call *call);
+    int (*fits)(const struct weft_call *call);
     void *user;
-    void *owned;           /* `user`, where it is freed with the operation; else NULL */
+    void *owned; /* `user`, or what else is freed with the operation; else NULL */
+    /* One of several ranks at once (joint.h), which has no function here; else NULL. */
+    const struct weft__joint *joint;
     atomic_int references; /* of user operations */
 };
 

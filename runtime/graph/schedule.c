@@ -80,6 +80,19 @@ static void name_put(struct weft_schedule *schedule, uint32_t number)
     (void)weft__table_add(&schedule->names, hash_name(name, strlen(name)), number);
 }
 
+int weft__schedule_index_names(struct weft_schedule *schedule)
+{
+    size_t count = schedule->buffer_count + schedule->value_count;
+
+    if (weft__table_reserve(&schedule->names, count))
+        return -1;
+    for (uint32_t s = 0; s < schedule->buffer_count; s++)
+        name_put(schedule, 2 * s);
+    for (uint32_t v = 1; v <= schedule->value_count; v++)
+        name_put(schedule, 2 * v + 1);
+    return 0;
+}
+
 weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,
                                      size_t length)
 {
@@ -307,6 +320,32 @@ weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *n
         (struct weft__buffer){.name = copy, .count = count, .dtype = dtype, .kind = kind};
     name_put(schedule, 2 * ((uint32_t)schedule->buffer_count - 1));
     return (weft_slot_t)(schedule->buffer_count - 1);
+}
+
+const char *weft__memory_word(weft_memory_t memory)
+{
+    return memory == WEFT_MEMORY_DEVICE ? "device" : "host";
+}
+
+int weft_schedule_set_memory(struct weft_schedule *schedule, weft_slot_t slot, weft_memory_t memory)
+{
+    size_t first = slot == WEFT_SLOT_ALL ? 0 : (size_t)slot;
+
+    WEFT__ENTER(schedule);
+    if (slot != WEFT_SLOT_ALL && (slot < 0 || first >= schedule->buffer_count))
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `slot` is %d, expected one of %zu slots, from 0, "
+                                   "or WEFT_SLOT_ALL",
+                                   __func__, slot, schedule->buffer_count);
+    if (memory != WEFT_MEMORY_HOST && memory != WEFT_MEMORY_DEVICE)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `memory` is %d, expected WEFT_MEMORY_HOST or "
+                                   "_DEVICE",
+                                   __func__, (int)memory);
+    size_t end = slot == WEFT_SLOT_ALL ? schedule->buffer_count : first + 1;
+    for (size_t i = first; i < end; i++)
+        schedule->buffers[i].memory = memory;
+    return WEFT_OK;
 }
 
 weft_value_t weft_schedule_add_value(struct weft_schedule *schedule, const char *name, uint64_t max)

@@ -12,6 +12,7 @@ struct weft__buffer {
     size_t count;
     weft_dtype_t dtype;
     weft_slot_kind_t kind;
+    weft_memory_t memory;
 };
 
 struct weft__value {
@@ -109,6 +110,30 @@ static inline int weft__snode_writes(const struct weft_schedule *schedule,
     return (weft__snode_access(schedule, node, index) & WEFT_WRITE) != 0;
 }
 
+/* Where a node works: on the side of what a reduction writes, and of anything else on the device if
+ * one of its regions is there. */
+weft_memory_t weft__snode_memory(const struct weft_schedule *schedule,
+                                 const struct weft__snode *node);
+
+/* Why a node cannot work where it is, in `text`; 0: it can. Of a schedule as the user has it. */
+int weft__snode_misplaced(const struct weft_schedule *schedule, const struct weft__snode *node,
+                          char *text, size_t size);
+/* WEFT_OK if all can, or WEFT_ERR_UNSUPPORTED. */
+int weft__schedule_check_sides(const char *who, const struct weft_schedule *schedule);
+
+/* Scratch that is called STEM-NUMBER, as no slot is. As weft_schedule_add_slot(). */
+weft_slot_t weft__schedule_add_scratch(struct weft_schedule *schedule, const char *stem,
+                                       weft_dtype_t dtype, size_t count, weft_memory_t memory);
+
+/* Whether weft_schedule_place() would add nothing. */
+int weft__schedule_is_placed(const struct weft_schedule *schedule);
+
+/* A copy of a schedule that has no error. WEFT_OK or WEFT_ERR_MEMORY. */
+int weft__schedule_copy(const struct weft_schedule *schedule, struct weft_schedule **copy);
+
+/* Makes the table of names anew, of a schedule that has none: 0, or -1 without memory. */
+int weft__schedule_index_names(struct weft_schedule *schedule);
+
 /* ---- building ---- */
 
 /* For readers of texts: notes the line of the latest node. WEFT_OK or WEFT_ERR_MEMORY. */
@@ -128,10 +153,19 @@ int weft__schedule_enter(const struct weft_schedule *schedule, const char *who);
             return entered_;                                                                       \
     } while (0)
 
+/* A node of an operation that is called, or is joint, in the name of a public function. */
+weft_node_t weft__schedule_add_call(struct weft_schedule *schedule, const char *who,
+                                    const struct weft_op *op,
+                                    const struct weft_compute_argument *arguments, size_t count,
+                                    weft_value_t produces);
+
 /* The first error of a schedule: kept in it, and given to the thread. Returns the status. */
 int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *format, ...)
     WEFT_PRINTF(3, 4);
 int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *who);
+
+/* "host" or "device". */
+const char *weft__memory_word(weft_memory_t memory);
 
 /* Whether slots and values may be called so. */
 int weft__schedule_is_name(const char *name);

@@ -141,8 +141,11 @@ int weft_schedule_get_slot(const struct weft_schedule *schedule, weft_slot_t slo
     if (status)
         return status;
     buffer = &schedule->buffers[slot];
-    struct weft_slot_info seen = {
-        .name = buffer->name, .dtype = buffer->dtype, .kind = buffer->kind, .count = buffer->count};
+    struct weft_slot_info seen = {.name = buffer->name,
+                                  .dtype = buffer->dtype,
+                                  .kind = buffer->kind,
+                                  .count = buffer->count,
+                                  .memory = buffer->memory};
     return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);
 }
 

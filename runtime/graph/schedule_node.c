@@ -7,6 +7,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/joint.h"
 #include "runtime/graph/op.h"
 
 #include <inttypes.h>
@@ -370,25 +371,19 @@ static int put_arguments(const struct call *call, const struct weft_compute_argu
     return WEFT_OK;
 }
 
-weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const struct weft_op *op,
-                                      const struct weft_compute_argument *arguments, size_t count,
-                                      weft_value_t produces)
+weft_node_t weft__schedule_add_call(struct weft_schedule *schedule, const char *who,
+                                    const struct weft_op *op,
+                                    const struct weft_compute_argument *arguments, size_t count,
+                                    weft_value_t produces)
 {
-    const struct call call = {schedule, __func__};
+    const struct call call = {schedule, who};
     struct weft__snode node = {
         .kind = WEFT_NODE_COMPUTE, .peer = -1, .op = op, .produces = produces};
     weft_node_t added;
     int status;
 
-    WEFT__ENTER(schedule);
-    if (!op || !op->compute)
-        return REFUSE(schedule,
-                      "%s: argument `op` is %s, expected an operation with a compute function",
-                      __func__, op ? weft_op_name(op) : "NULL");
-    if (count && !arguments)
-        return REFUSE(schedule, "%s: argument `arguments` is NULL, expected %zu arguments",
-                      __func__, count);
     if ((status = check_arguments(&call, op, arguments, count)) ||
+        (op->joint && (status = weft__joint_check(schedule, who, op->joint, arguments, count))) ||
         (status = put_arguments(&call, arguments, count)) ||
         (status = check_produces(&call, produces,
                                  count ? &schedule->regions[schedule->region_count] : NULL, count)))
@@ -398,6 +393,21 @@ weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const stru
     if (added >= 0)
         schedule->access_count += count;
     return added;
+}
+
+weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const struct weft_op *op,
+                                      const struct weft_compute_argument *arguments, size_t count,
+                                      weft_value_t produces)
+{
+    WEFT__ENTER(schedule);
+    if (!op || (!op->compute && !op->joint && (op->reduce || !op->device)))
+        return REFUSE(schedule,
+                      "%s: argument `op` is %s, expected an operation with a compute function",
+                      __func__, op ? weft_op_name(op) : "NULL");
+    if (count && !arguments)
+        return REFUSE(schedule, "%s: argument `arguments` is NULL, expected %zu arguments",
+                      __func__, count);
+    return weft__schedule_add_call(schedule, __func__, op, arguments, count, produces);
 }
 
 weft_node_t weft_schedule_add_join(struct weft_schedule *schedule)

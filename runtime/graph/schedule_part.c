@@ -15,6 +15,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/joint.h"
 #include "runtime/graph/op.h"
 
 #include <stdio.h>
@@ -97,19 +98,21 @@ static int check_numbers(const struct putting *p)
 
     for (size_t n = 0; n < p->part->node_count; n++) {
         const struct weft__snode *node = &p->part->nodes[n];
-        int message = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV;
+        const struct weft__joint *joint = weft__snode_joint(node);
+        int message = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV || joint;
+        uint32_t tag = joint ? weft__joint_last_tag(joint) : node->tag;
         int channel = has_channel(node);
 
-        if (message && config->tag_count && node->tag >= config->tag_count)
+        if (message && config->tag_count && tag >= config->tag_count)
             return REFUSE(p,
                           "%s: config->tag_count is %u, but node %zu of part `%.64s` has tag %u, "
                           "expected all tags below it",
-                          p->who, config->tag_count, n, p->part->name, node->tag);
-        if (message && node->tag > UINT32_MAX - config->tag)
+                          p->who, config->tag_count, n, p->part->name, tag);
+        if (message && tag > UINT32_MAX - config->tag)
             return REFUSE(p,
                           "%s: config->tag is %u, expected at most %u for tag %u of node %zu of "
                           "part `%.64s`",
-                          p->who, config->tag, UINT32_MAX - node->tag, node->tag, n, p->part->name);
+                          p->who, config->tag, UINT32_MAX - tag, tag, n, p->part->name);
         if (channel && node->tag >= WEFT_CHANNEL_NONE - config->channel)
             return REFUSE(p,
                           "%s: config->channel is %u, expected less than %u for channel %u of "
@@ -288,6 +291,8 @@ static int place_scratch(struct putting *p, size_t s)
     number = weft__schedule_find_slot(outer, name, strlen(name));
     if (number < 0) {
         number = weft_schedule_add_slot(outer, name, slot->dtype, slot->count, WEFT_SLOT_SCRATCH);
+        if (number >= 0)
+            outer->buffers[number].memory = slot->memory;
     } else if (!p->config.scratch || outer->buffers[number].kind != WEFT_SLOT_SCRATCH) {
         number =
             REFUSE(p,
@@ -301,6 +306,13 @@ static int place_scratch(struct putting *p, size_t s)
                    "\"%.64s\" of part `%.64s` of %s, expected another",
                    p->who, p->config.scratch, name, weft_dtype_name(outer->buffers[number].dtype),
                    slot->name, p->part->name, weft_dtype_name(slot->dtype));
+    } else if (outer->buffers[number].memory != slot->memory) {
+        number = REFUSE(p,
+                        "%s: config->scratch is \"%.64s\", but \"%.64s\" is memory of the %s and "
+                        "slot \"%.64s\" of part `%.64s` of the %s, expected another",
+                        p->who, p->config.scratch, name,
+                        weft__memory_word(outer->buffers[number].memory), slot->name, p->part->name,
+                        weft__memory_word(slot->memory));
     } else if (outer->buffers[number].count < slot->count) {
         outer->buffers[number].count = slot->count;
     }
@@ -362,7 +374,20 @@ static int copy_values(struct putting *p)
 
 /* ---- nodes ---- */
 
-static void copy_node(const struct putting *p, const struct weft__snode *node)
+/* The operation of a node, for the ranks and tags here: a reference. */
+static int copy_op(const struct putting *p, const struct weft_op *op, const struct weft_op **copy)
+{
+    *copy = weft_op_retain(op);
+    if (!op || !op->joint || (!p->config.ranks && !p->config.tag))
+        return WEFT_OK;
+    weft_op_destroy(op);
+    *copy = NULL;
+    return weft__joint_translate(op->joint, p->config.ranks, op->joint->tag + p->config.tag, copy)
+               ? weft__schedule_fail_memory(p->schedule, p->who)
+               : WEFT_OK;
+}
+
+static int copy_node(const struct putting *p, const struct weft__snode *node)
 {
     struct weft_schedule *s = p->schedule;
     struct weft__snode *added = &s->nodes[s->node_count++];
@@ -394,8 +419,7 @@ static void copy_node(const struct putting *p, const struct weft__snode *node)
         added->choice += p->choice;
     if (node->produces)
         added->produces += p->value;
-    if (node->op)
-        weft_op_retain(node->op);
+    return copy_op(p, node->op, &added->op);
 }
 
 static int copy_nodes(struct putting *p)
@@ -413,8 +437,12 @@ static int copy_nodes(struct putting *p)
                    sizeof *s->edges))
         return weft__schedule_fail_memory(s, p->who);
     p->choice = s->choice_count;
-    for (size_t n = 0; n < part->node_count; n++)
-        copy_node(p, &part->nodes[n]);
+    for (size_t n = 0; n < part->node_count; n++) {
+        int status = copy_node(p, &part->nodes[n]);
+
+        if (status)
+            return status;
+    }
     s->choice_count += part->choice_count;
     for (size_t e = 0; e < part->edge_count; e++)
         s->edges[s->edge_count++] =

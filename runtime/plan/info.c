@@ -77,7 +77,8 @@ int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct we
     struct weft_slot_info seen = {.name = plan->slots[slot].name,
                                   .dtype = plan->slots[slot].dtype,
                                   .kind = (weft_slot_kind_t)plan->slots[slot].kind,
-                                  .count = plan->slots[slot].count};
+                                  .count = plan->slots[slot].count,
+                                  .memory = (weft_memory_t)plan->slots[slot].memory};
     return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/plan/plan.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/joint.h"
 #include "runtime/graph/lists.h"
 #include "runtime/graph/op.h"
 #include "runtime/graph/schedule.h"
@@ -172,6 +173,11 @@ static int compile_node(const struct weft_schedule *schedule, struct weft_plan *
     to->op = WEFT__NONE;
     to->produces = (uint32_t)from->produces;
     size_t bytes = 0;
+    uint32_t there = 0; /* regions on the device */
+    for (uint32_t i = 0; i < from->region_count; i++)
+        there += plan->slots[plan->regions[from->regions + i].slot].memory == WEFT_MEMORY_DEVICE;
+    if (there > 0)
+        to->flags |= WEFT__DEVICE_NODE;
     if (from->region_count > 0) {
         const struct weft_region *region = &schedule->regions[from->regions];
         weft_dtype_t dtype = schedule->buffers[region->slot].dtype;
@@ -189,10 +195,19 @@ static int compile_node(const struct weft_schedule *schedule, struct weft_plan *
         break;
     case WEFT_NODE_REDUCE:
     case WEFT_NODE_COPY:
-        if (bytes > WEFT__SLICE_MIN)
+        if (bytes > WEFT__SLICE_MIN || (there == 1 && from->kind == WEFT_NODE_COPY))
             to->index = plan->xfer_count++;
         break;
     case WEFT_NODE_COMPUTE:
+        if (from->op->joint) {
+            to->flags |= WEFT__JOINT;
+            to->index = plan->xfer_count++;
+            to->peer = weft__joint_next(from->op->joint, plan->rank);
+            to->tag = from->op->joint->tag;
+            plan->joint_count++;
+            plan->communicates = 1;
+            break;
+        }
         to->index = plan->call_count++;
         plan->argument_count += from->region_count;
         break;
@@ -268,7 +283,7 @@ static int compile_nodes(const struct weft_schedule *schedule, struct weft_plan 
         struct weft__node *node = &plan->nodes[n];
         if (node->kind == WEFT_NODE_EVENT) {
             plan->events[events++] = (struct weft__event){n, node->tag};
-        } else if (node->kind == WEFT_NODE_COMPUTE) {
+        } else if (node->kind == WEFT_NODE_COMPUTE && !(node->flags & WEFT__JOINT)) {
             plan->calls[node->index] = (struct weft__call_info){n, arguments};
             arguments += node->region_count;
         }
@@ -308,7 +323,7 @@ static int compare_i32(const void *left, const void *right)
 static int has_peer(const struct weft__node *node)
 {
     return node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV ||
-           node->kind == WEFT_NODE_SIGNAL;
+           node->kind == WEFT_NODE_SIGNAL || (node->flags & WEFT__JOINT);
 }
 
 static int check_duplicates(const char *who, const struct weft_plan *plan, struct message_key *keys,
@@ -395,15 +410,20 @@ static int compile_slots(const char *who, const struct weft_schedule *schedule,
         to->dtype = from->dtype;
         to->element = (uint32_t)weft_dtype_size(from->dtype);
         to->kind = (uint8_t)from->kind;
+        to->memory = (uint8_t)from->memory;
+        plan->on_device |= from->memory == WEFT_MEMORY_DEVICE;
         if (from->kind != WEFT_SLOT_SCRATCH)
             continue;
         size_t bytes = from->count * weft_dtype_size(from->dtype);
-        size_t rounded = (bytes + 63) & ~(size_t)63;
-        if (rounded < bytes || plan->scratch_bytes + rounded < rounded)
+        size_t line = from->memory == WEFT_MEMORY_DEVICE ? 255 : 63;
+        size_t rounded = (bytes + line) & ~line;
+        size_t *room =
+            from->memory == WEFT_MEMORY_DEVICE ? &plan->device_bytes : &plan->scratch_bytes;
+        if (rounded < bytes || *room + rounded < rounded)
             return weft__error(WEFT_ERR_MEMORY, "%s: scratch of schedule `%s` exceeds size_t", who,
                                plan->name);
-        to->scratch = plan->scratch_bytes;
-        plan->scratch_bytes += rounded;
+        to->scratch = *room;
+        *room += rounded;
     }
     for (size_t v = 0; v < schedule->value_count; v++) {
         plan->value_count = (uint32_t)v + 1;
@@ -558,7 +578,8 @@ int weft__plan_compile(const char *who, const struct weft_schedule *schedule,
         (status = check_cycles(who, plan)) != WEFT_OK ||
         (status = compile_peers(who, plan)) != WEFT_OK ||
         (status = check_values(who, plan)) != WEFT_OK ||
-        (status = compile_roots(plan)) != WEFT_OK || (status = weft__plan_fuse(plan)) != WEFT_OK) {
+        (status = compile_roots(plan)) != WEFT_OK || (status = weft__plan_fuse(plan)) != WEFT_OK ||
+        (status = weft__plan_stream(plan)) != WEFT_OK) {
         weft_plan_destroy(plan);
         return status;
     }
@@ -592,6 +613,7 @@ void weft_plan_destroy(struct weft_plan *plan)
     weft__free(plan->first);
     weft__free(plan->after);
     weft__free(plan->waits);
+    weft__free(plan->streamed);
     weft__free(plan->roots);
     weft__free(plan->regions);
     weft__free(plan->slots);

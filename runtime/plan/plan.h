@@ -4,12 +4,17 @@
  *
  *   nodes[n]            what node n does
  *   first[n] .. first[n + 1]   its successors in after[], ascending
+ *   streamed[n]         NULL where nothing is on a device: how many of them, the first, may be put
+ *                       on the stream as soon as node n is there, since they find all that they
+ *                       need in its order; the others wait until it has ended, and ascend again
  *   waits[n]            how many predecessors it waits for, with WEFT__ANY where one is enough;
  *                       WEFT__OPEN for an event that waits for none, which is therefore no root
  *   roots               ready set at the start (a copy of the bitmap that a run works on)
  */
 #ifndef WEFT_RUNTIME_PLAN_PLAN_H
 #define WEFT_RUNTIME_PLAN_PLAN_H
+
+#include "runtime/graph/issue.h"
 
 #include <stdatomic.h>
 #include <weft/plan.h>
@@ -31,6 +36,9 @@
 #define WEFT__FUSED                                                                                \
     2u /* receive whose payload only node `op` reads: may be reduced as it arrives */
 #define WEFT__PENDS 4u /* compute that may finish later */
+#define WEFT__DEVICE_NODE                                                                          \
+    8u /* a region of it is memory of the device: what executes it, sends or receives is there */
+#define WEFT__JOINT 16u /* compute of several ranks at once, which has a transfer and no call */
 
 /* Compute nodes of more bytes than this get a record to be worked on in slices. */
 #define WEFT__SLICE_MIN ((size_t)64 << 10)
@@ -49,9 +57,10 @@ struct weft__node {
     uint8_t shift; /* and log2 of their bytes */
     uint32_t regions;
     uint32_t region_count;
-    int32_t peer;      /* which of plan->peers; event: its choice or -1 */
+    int32_t peer;      /* which of plan->peers, of a joint node the rank that follows in its list;
+                          event: its choice or -1 */
     uint32_t tag;      /* event, signal: channel */
-    uint32_t index;    /* send, recv, large compute: transfer; event: event; compute: call */
+    uint32_t index;    /* send, recv, large compute, joint: transfer; event: event; compute: call */
     uint32_t op;       /* in plan->ops; fused receive: the node that reduces */
     uint32_t produces; /* value, 0: none */
 };
@@ -59,10 +68,11 @@ struct weft__node {
 struct weft__slot {
     char *name;
     size_t count;
-    size_t scratch; /* scratch: byte offset in the run's scratch memory */
+    size_t scratch; /* scratch: byte offset in the run's scratch memory of that kind */
     weft_dtype_t dtype;
     uint32_t element; /* bytes */
     uint8_t kind;
+    uint8_t memory; /* weft_memory_t */
 };
 
 struct weft__plan_value {
@@ -97,6 +107,7 @@ struct weft_plan {
     uint32_t *first;
     uint32_t *after;
     uint32_t *waits;
+    uint32_t *streamed;
     uint64_t *roots;
     uint32_t levels;        /* of the ready bitmap; level 0 has a bit a node */
     uint32_t level_word[6]; /* first word of each level */
@@ -118,17 +129,29 @@ struct weft_plan {
     uint32_t peer_count;
     uint32_t xfer_count;
     uint32_t recv_count;
+    uint32_t joint_count;
     struct weft__call_info *calls;
     uint32_t call_count;
     uint32_t argument_count;
     struct weft__plan_label *labels; /* ascending in node */
     uint32_t label_count;
     uint32_t *lines; /* of the text that the nodes were read from, 0: none; NULL without a text */
-    size_t scratch_bytes;
+    size_t scratch_bytes;  /* of the host */
+    size_t device_bytes;   /* of scratch on the device */
+    uint32_t device_nodes; /* that have WEFT__DEVICE_NODE */
+    int on_device;         /* a slot is */
     size_t bytes;
     int communicates;
-    int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags */
+    int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags; and
+                  nothing on a device */
 };
+
+/* Whether a node has a transfer of the run's. */
+static inline int weft__node_transfers(const struct weft__node *node)
+{
+    return node->index != WEFT__NONE && node->kind != WEFT_NODE_EVENT &&
+           (node->kind != WEFT_NODE_COMPUTE || (node->flags & WEFT__JOINT));
+}
 
 /* Bytes an element of the node's first region has. */
 static inline size_t weft__node_element(const struct weft_plan *plan, const struct weft__node *node)
@@ -151,6 +174,19 @@ int weft__plan_compile(const char *who, const struct weft_schedule *schedule,
                        struct weft_plan **plan);
 
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);
+
+/* The plan's list for the order of issue; issue.c. It points into the plan and to `nodes`, which
+ * the caller frees with weft__free(). WEFT_OK or WEFT_ERR_MEMORY. */
+int weft__plan_issue(const struct weft_plan *plan, struct weft__issue_node **nodes,
+                     struct weft__issue_list *list);
+/* Finds which nodes are on the device, and what follows them there; stream.c. */
+int weft__plan_stream(struct weft_plan *plan);
+/* Sorts `after`, the successors of node `n`: those that may follow it on a stream come first; both
+ * groups keep their order. `over`, by node, or NULL: messages that are put on a stream, too. How
+ * many follow. `room` is of weft__plan_followers_room(), which the caller frees. */
+uint32_t weft__plan_followers(const struct weft_plan *plan, uint32_t n, const uint8_t *over,
+                              uint32_t *after, uint32_t *room);
+uint32_t *weft__plan_followers_room(const struct weft_plan *plan);
 
 /* Finds receives whose payload can be reduced as it arrives, and marks them; fuse.c. */
 int weft__plan_fuse(struct weft_plan *plan);

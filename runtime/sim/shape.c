@@ -8,6 +8,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
+#include "runtime/graph/joint.h"
 #include "runtime/graph/lists.h"
 #include "runtime/graph/op_price.h"
 #include "runtime/graph/schedule.h"
@@ -371,15 +372,13 @@ static int make_rank(struct weft__sim_maker *maker, const struct weft__sim_shape
     return WEFT_OK;
 }
 
-int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *s,
-                   struct weft__sim_rank *rank)
+static int make_plain(struct weft__sim_maker *maker, const struct weft_schedule *s,
+                      struct weft__sim_rank *rank)
 {
     struct weft__sim_shape counts = {.plain = 1};
     const struct weft__sim_shape *shape;
     int status;
 
-    if (s->status)
-        return weft__error(s->status, "%s", s->error);
     counts.nodes = (uint32_t)s->node_count;
     if ((status = reserve(maker, s)) || (status = make_nodes(maker, s, &counts)) ||
         (status = make_edges(maker, s, &counts)))
@@ -387,4 +386,20 @@ int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *s,
     shape = find_shape(maker, &counts);
     return shape ? make_rank(maker, shape, s->node_count, rank)
                  : weft__error_memory("a simulation");
+}
+
+int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *s,
+                   struct weft__sim_rank *rank)
+{
+    const struct weft_schedule *plain;
+    struct weft_schedule *owned;
+    int status;
+
+    if (s->status)
+        return weft__error(s->status, "%s", s->error);
+    status = weft__schedule_written_out(s, &plain, &owned);
+    if (status == WEFT_OK)
+        status = make_plain(maker, plain, rank);
+    weft_schedule_destroy(owned);
+    return status;
 }

@@ -3,11 +3,14 @@
  * The operations of schedules on lists of (index, value) pairs: c elements of 8 bytes, first c
  * indices of 4 bytes, ascending, then c values of 4 bytes.
  */
+#include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/op.h"
+#include "runtime/sparse/arguments.h"
+#include "runtime/sparse/operations.h"
 
+#include <math.h>
 #include <string.h>
-#include <weft/sparse.h>
 
 /* ---- lists in memory ---- */
 
@@ -72,17 +75,33 @@ static int check_dtype(const char *name, size_t index, const struct weft_argumen
     return WEFT_OK;
 }
 
-/* `letters` says what regions are, the last of all that follow; `least` of them have to be there.
- * WEFT_IN_PROGRESS: virtual ranks without payload, where nothing but counts is known. */
-static int check_arguments(const struct weft_call *call, const char *name, const char *letters,
-                           size_t least, size_t most)
+/* What regions of each operation are: letters, the last of all that follow; `least` of them have to
+ * be there. */
+static const struct {
+    const char *name;
+    const char *letters;
+    size_t least, most;
+} shapes[] = {
+    [WEFT_SPARSE_MERGE] = {"topk-merge", "lllwkr", 5, 6},
+    [WEFT_SPARSE_PART] = {"sparse-part", "llbwkr", 3, 6},
+    [WEFT_SPARSE_SUM] = {"sparse-sum", "lwl", 2, 2 + WEFT_SPARSE_FAN},
+    [WEFT_SPARSE_KEEP] = {"sparse-keep", "lltwkr", 6, 6},
+    [WEFT_SPARSE_JOIN] = {"sparse-join", "lll", 3, 3},
+    [WEFT_SPARSE_BOUNDS] = {"sparse-bounds", "blr", 3, 3},
+    [WEFT_SPARSE_SELECT] = {"topk-select", "lrrwkt", 5, 6},
+    [WEFT_SPARSE_ABOVE] = {"sparse-above", "lrrwt", 5, 5},
+};
+
+/* WEFT_IN_PROGRESS: virtual ranks without payload, where nothing but counts is known. */
+static int check_arguments(const struct weft_call *call, weft_sparse_op_kind_t kind)
 {
+    const char *name = shapes[kind].name, *letters = shapes[kind].letters;
     size_t last = strlen(letters) - 1;
     int omitted = 0;
 
-    if (call->argument_count < least || call->argument_count > most)
+    if (call->argument_count < shapes[kind].least || call->argument_count > shapes[kind].most)
         return weft_error_set(WEFT_ERR_INVALID, "%s: %zu regions, expected %zu to %zu", name,
-                              call->argument_count, least, most);
+                              call->argument_count, shapes[kind].least, shapes[kind].most);
     for (size_t i = 0; i < call->argument_count; i++) {
         int status = check_dtype(name, i, &call->arguments[i], letters[lesser(i, last)]);
 
@@ -98,6 +117,12 @@ static int check_arguments(const struct weft_call *call, const char *name, const
     return omitted ? WEFT_IN_PROGRESS : WEFT_OK;
 }
 
+/* What is dropped is added to a residual: not to one of no elements. */
+static int has_residual(const struct weft_call *call, size_t index)
+{
+    return call->argument_count > index && call->arguments[index].count > 0;
+}
+
 /* Without payload: a list of so many pairs, or of as many as there is room for. */
 static int omit(struct weft_call *call, size_t pairs)
 {
@@ -106,13 +131,20 @@ static int omit(struct weft_call *call, size_t pairs)
     return WEFT_OK;
 }
 
-/* A region to work in: `pairs` pairs, and what is left as the workspace of a call. */
-static struct weft_sparse work_in(const struct weft_argument *work, size_t pairs,
+static const struct weft__sparse_settings *settings_of(const struct weft_call *call)
+{
+    return call->user;
+}
+
+/* Region `index` to work in: `pairs` pairs, and what is left as the workspace of a call. */
+static struct weft_sparse work_in(const struct weft_call *call, size_t index, size_t pairs,
                                   struct weft_sparse_options *options)
 {
+    const struct weft_argument *work = &call->arguments[index];
     size_t used = pairs < work->count ? pairs : work->count;
 
     weft_sparse_options_init(options);
+    options->nan = settings_of(call)->nan;
     options->workspace = used < work->count ? (uint64_t *)work->data + used : NULL;
     options->workspace_bytes = (work->count - used) * sizeof(uint64_t);
     return list_at(work->data, 0, used);
@@ -124,7 +156,7 @@ static int merge(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
     struct weft_sparse_options options;
-    int status = check_arguments(call, "topk-merge", "lllwkr", 5, 6);
+    int status = check_arguments(call, WEFT_SPARSE_MERGE);
 
     if (status < 0)
         return status;
@@ -134,10 +166,10 @@ static int merge(struct weft_call *call)
         return omit(call, limit);
     struct weft_sparse a = list_of(&arguments[1]), b = list_of(&arguments[2]);
     struct weft_sparse out = room_in(&arguments[0], limit);
-    struct weft_sparse dropped = work_in(&arguments[3], both, &options);
+    struct weft_sparse dropped = work_in(call, 3, both, &options);
 
     status = weft_sparse_merge(&options, &a, &b, out.capacity, &out, &dropped, NULL);
-    if (status == WEFT_OK && call->argument_count > 5)
+    if (status == WEFT_OK && has_residual(call, 5))
         status = weft_sparse_scatter_add(&dropped, 1, arguments[5].data, arguments[5].count);
     return status == WEFT_OK ? produce(call, &out) : status;
 }
@@ -151,28 +183,37 @@ static int keep(struct weft_call *call, const struct weft_sparse *list, double t
 {
     const struct weft_argument *arguments = call->arguments;
     struct weft_sparse_options options;
-    struct weft_sparse dropped = work_in(&arguments[work], list->count, &options);
+    struct weft_sparse dropped = work_in(call, work, list->count, &options);
     struct weft_sparse out = room_in(&arguments[0], lesser(arguments[work + 1].count, list->count));
     int status = weft_sparse_keep(&options, list, threshold, out.capacity, &out, &dropped, NULL);
 
-    if (status == WEFT_OK)
+    if (status == WEFT_OK && has_residual(call, work + 2))
         status = weft_sparse_scatter_add(&dropped, 1, arguments[work + 2].data,
                                          arguments[work + 2].count);
     return status == WEFT_OK ? produce(call, &out) : status;
+}
+
+static int check_threshold(weft_sparse_op_kind_t kind, const struct weft_argument *threshold)
+{
+    if (threshold->count == 1)
+        return WEFT_OK;
+    return weft_error_set(WEFT_ERR_INVALID, "%s: the %s is %zu elements, expected 1",
+                          shapes[kind].name, kind == WEFT_SPARSE_SELECT ? "hint" : "threshold",
+                          threshold->count);
 }
 
 static int keep_largest(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
     float threshold;
-    int status = check_arguments(call, "sparse-keep", "lltwkr", 6, 6);
+    int status = check_arguments(call, WEFT_SPARSE_KEEP);
 
+    if (status > 0)
+        return omit(call, lesser(arguments[1].count, arguments[4].count));
+    if (!status)
+        status = check_threshold(WEFT_SPARSE_KEEP, &arguments[2]);
     if (status)
-        return status < 0 ? status : omit(call, lesser(arguments[1].count, arguments[4].count));
-    if (arguments[2].count != 1)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "sparse-keep: the threshold is %zu elements, expected 1",
-                              arguments[2].count);
+        return status;
     struct weft_sparse list = list_of(&arguments[1]);
 
     memcpy(&threshold, arguments[2].data, sizeof threshold);
@@ -181,12 +222,21 @@ static int keep_largest(struct weft_call *call)
 
 /* ---- parts ---- */
 
-static int check_bounds(const char *name, const struct weft_argument *bounds)
+static int check_bounds(weft_sparse_op_kind_t kind, const struct weft_argument *bounds)
 {
     if (bounds->count >= 2)
         return WEFT_OK;
     return weft_error_set(WEFT_ERR_INVALID, "%s: bounds are %zu elements, expected at least 2",
-                          name, bounds->count);
+                          shapes[kind].name, bounds->count);
+}
+
+/* The regions that are optional come together. */
+static int check_part(const struct weft_call *call)
+{
+    if (call->argument_count == 4 || call->argument_count == 5)
+        return weft_error_set(WEFT_ERR_INVALID, "sparse-part: %zu regions, expected 3 or 6",
+                              call->argument_count);
+    return WEFT_OK;
 }
 
 static int cut(struct weft_call *call)
@@ -194,18 +244,17 @@ static int cut(struct weft_call *call)
     const struct weft_argument *arguments = call->arguments;
     const uint64_t *bounds = arguments[2].data;
     struct weft_sparse part;
-    int status = check_arguments(call, "sparse-part", "llbwkr", 3, 6);
+    int status = check_arguments(call, WEFT_SPARSE_PART), wrong = 0;
 
-    if (status >= 0 && (call->argument_count == 4 || call->argument_count == 5))
-        status = weft_error_set(WEFT_ERR_INVALID, "sparse-part: %zu regions, expected 3 or 6",
-                                call->argument_count);
-    if (status > 0)
+    if (status >= 0)
+        wrong = check_part(call);
+    if (status > 0 && !wrong)
         return omit(call, call->argument_count > 3 ? lesser(arguments[1].count, arguments[4].count)
                                                    : arguments[1].count);
-    if (!status)
-        status = check_bounds("sparse-part", &arguments[2]);
-    if (status)
-        return status;
+    if (!status && !wrong)
+        wrong = check_bounds(WEFT_SPARSE_PART, &arguments[2]);
+    if (status < 0 || wrong)
+        return wrong ? wrong : status;
     struct weft_sparse list = list_of(&arguments[1]);
 
     status = weft_sparse_range(&list, bounds[0], bounds[arguments[2].count - 1], &part);
@@ -230,13 +279,20 @@ static int cut(struct weft_call *call)
     return produce(call, &out);
 }
 
+static int wrong_bounds(int what, uint64_t a, uint64_t b, uint64_t c, size_t elements)
+{
+    const uint64_t detail[] = {a, b, c};
+
+    return weft__sparse_bounds_wrong(what, detail, elements);
+}
+
 static int validate(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
-    int status = check_arguments(call, "sparse-bounds", "blr", 3, 3);
+    int status = check_arguments(call, WEFT_SPARSE_BOUNDS);
 
     if (!status)
-        status = check_bounds("sparse-bounds", &arguments[0]);
+        status = check_bounds(WEFT_SPARSE_BOUNDS, &arguments[0]);
     if (status)
         return status < 0 ? status : WEFT_OK;
     const uint64_t *bounds = arguments[0].data;
@@ -245,49 +301,45 @@ static int validate(struct weft_call *call)
     const uint32_t *index = list.indices;
 
     if (bounds[0] != 0 || bounds[last] != elements)
-        return weft_error_set(
-            WEFT_ERR_INVALID, "sparse-bounds: bounds lead from %llu to %llu, expected 0 to %zu",
-            (unsigned long long)bounds[0], (unsigned long long)bounds[last], elements);
+        return wrong_bounds(WEFT__BOUNDS_ENDS, bounds[0], bounds[last], 0, elements);
     for (size_t i = 0; i < last; i++)
         if (bounds[i] > bounds[i + 1])
-            return weft_error_set(WEFT_ERR_INVALID,
-                                  "sparse-bounds: bound %zu is %llu, expected at least the one "
-                                  "before it, %llu",
-                                  i + 1, (unsigned long long)bounds[i + 1],
-                                  (unsigned long long)bounds[i]);
+            return wrong_bounds(WEFT__BOUNDS_STEP, i + 1, bounds[i + 1], bounds[i], elements);
     for (size_t i = 1; i < list.count; i++)
         if (index[i - 1] >= index[i])
-            return weft_error_set(WEFT_ERR_INVALID,
-                                  "sparse-bounds: index %zu of the list is %u, expected more than "
-                                  "the one before it, %u",
-                                  i, index[i], index[i - 1]);
+            return wrong_bounds(WEFT__BOUNDS_ORDER, i, index[i], index[i - 1], elements);
     if (list.count > 0 && index[list.count - 1] >= elements)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "sparse-bounds: the last index of the list is %u, expected less than "
-                              "%zu",
-                              index[list.count - 1], elements);
+        return wrong_bounds(WEFT__BOUNDS_LAST, index[list.count - 1], 0, 0, elements);
     return WEFT_OK;
 }
 
 /* ---- together ---- */
+
+/* Of lists from region `first` on. */
+static size_t pairs_of_all(const struct weft_call *call, size_t first)
+{
+    size_t pairs = 0;
+
+    for (size_t i = first; i < call->argument_count; i++)
+        pairs += call->arguments[i].count;
+    return pairs;
+}
 
 static int sum(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
     struct weft_sparse lists[WEFT_SPARSE_FAN];
     struct weft_sparse_options options;
-    size_t pairs = 0;
-    int status = check_arguments(call, "sparse-sum", "lwl", 2, 2 + WEFT_SPARSE_FAN);
+    int status = check_arguments(call, WEFT_SPARSE_SUM);
+    size_t pairs = status >= 0 ? pairs_of_all(call, 2) : 0;
 
-    for (size_t i = 2; status >= 0 && i < call->argument_count; i++)
-        pairs += arguments[i].count;
     if (status)
         return status < 0 ? status : omit(call, pairs);
     for (size_t i = 2; i < call->argument_count; i++)
         lists[i - 2] = list_of(&arguments[i]);
     struct weft_sparse out = room_in(&arguments[0], pairs);
 
-    work_in(&arguments[1], 0, &options);
+    work_in(call, 1, 0, &options);
     status = weft_sparse_sum(&options, lists, call->argument_count - 2, &out, NULL);
     return status == WEFT_OK ? produce(call, &out) : status;
 }
@@ -295,7 +347,7 @@ static int sum(struct weft_call *call)
 static int join(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
-    int status = check_arguments(call, "sparse-join", "lll", 3, 3);
+    int status = check_arguments(call, WEFT_SPARSE_JOIN);
 
     if (status)
         return status < 0 ? status : omit(call, arguments[1].count + arguments[2].count);
@@ -306,21 +358,160 @@ static int join(struct weft_call *call)
     return status == WEFT_OK ? produce(call, &out) : status;
 }
 
+/* ---- selection ---- */
+
+/* A dense vector may be left out: the residual, or what is added to it. */
+static int check_select(const struct weft_call *call, weft_sparse_op_kind_t kind)
+{
+    const size_t residual = call->arguments[1].count, values = call->arguments[2].count;
+    const size_t count = residual > 0 ? residual : values;
+
+    if (residual > 0 && values > 0 && residual != values)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: %zu values and a residual of %zu elements, expected as many, or "
+                              "one of them of none",
+                              shapes[kind].name, values, residual);
+    if (count > SIZE_MAX / sizeof(float) || (uint64_t)count > UINT64_C(1) << 32)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %zu elements, expected at most 2^32",
+                              shapes[kind].name, count);
+    if (kind == WEFT_SPARSE_ABOVE)
+        return check_threshold(kind, &call->arguments[4]);
+    return call->argument_count > 5 ? check_threshold(kind, &call->arguments[5]) : WEFT_OK;
+}
+
+/* What is selected from a residual to which nothing is added becomes zero there; and NaNs do. */
+static void take_out(const struct weft_sparse *list, float *residual, size_t count, uint64_t nans)
+{
+    const uint32_t *index = list->indices;
+
+    for (size_t i = 0; i < list->count; i++)
+        residual[index[i]] = 0;
+    for (size_t i = 0; nans > 0 && i < count; i++)
+        residual[i] = isnan(residual[i]) ? 0 : residual[i];
+}
+
+/* `threshold`: NULL, the largest. */
+static int select_from(const struct weft_call *call, const struct weft_sparse_options *options,
+                       const float *threshold, struct weft_sparse *out,
+                       struct weft_sparse_report *report)
+{
+    float *residual = call->arguments[1].data;
+    const float *values = call->arguments[2].data;
+    const size_t residuals = call->arguments[1].count, count = call->arguments[2].count;
+    int status;
+
+    if (residuals > 0 && count > 0)
+        return threshold ? weft_sparse_accumulate_above(options, residual, values, count,
+                                                        (double)*threshold, out, report)
+                         : weft_sparse_accumulate_top(options, residual, values, count,
+                                                      out->capacity, out, report);
+    values = residuals > 0 ? residual : values;
+    status =
+        threshold
+            ? weft_sparse_above(options, values, residuals + count, (double)*threshold, out, report)
+            : weft_sparse_top(options, values, residuals + count, out->capacity, out, report);
+    if (status == WEFT_OK && residuals > 0)
+        take_out(out, residual, residuals, report->nans);
+    return status;
+}
+
+static int select_any(struct weft_call *call)
+{
+    const struct weft_argument *arguments = call->arguments;
+    const weft_sparse_op_kind_t kind = settings_of(call)->kind;
+    const int above = kind == WEFT_SPARSE_ABOVE;
+    float *hint = !above && call->argument_count > 5 ? arguments[5].data : NULL;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
+    struct weft_sparse_options options;
+    int status = check_arguments(call, kind),
+        wrong = status < 0 ? status : check_select(call, kind);
+
+    if (wrong)
+        return wrong;
+    size_t count = arguments[1].count > 0 ? arguments[1].count : arguments[2].count;
+    size_t most = above ? count : lesser(arguments[4].count, count);
+    if (status)
+        return omit(call, most);
+    struct weft_sparse out = room_in(&arguments[0], most);
+
+    work_in(call, 3, 0, &options);
+    options.hint = hint && *hint > 0 && isfinite(*hint) ? (double)*hint : 0;
+    status = select_from(call, &options, above ? arguments[4].data : NULL, &out, &report);
+    if (status == WEFT_OK && hint)
+        *hint = (float)report.hint;
+    return status == WEFT_OK ? produce(call, &out) : status;
+}
+
+/* ---- on devices ---- */
+
+/* That a list that is written has room, as the functions of the host say it. */
+static int check_room(const char *function, const struct weft_call *call, size_t pairs)
+{
+    struct weft_sparse out = room_in(&call->arguments[0], pairs);
+
+    return weft__sparse_check_room(function, "out", &out, "out", &out, pairs);
+}
+
+static int check_call(const struct weft_call *call)
+{
+    const struct weft_argument *arguments = call->arguments;
+    const weft_sparse_op_kind_t kind = settings_of(call)->kind;
+    int status = check_arguments(call, kind);
+
+    if (status != WEFT_OK)
+        return status;
+    switch (kind) {
+    case WEFT_SPARSE_SELECT:
+    case WEFT_SPARSE_ABOVE:
+        return check_select(call, kind);
+    case WEFT_SPARSE_PART:
+        status = check_part(call);
+        return status ? status : check_bounds(kind, &arguments[2]);
+    case WEFT_SPARSE_SUM:
+        return check_room(WEFT__SPARSE_NAME(weft_sparse_sum), call, pairs_of_all(call, 2));
+    case WEFT_SPARSE_KEEP:
+        return check_threshold(kind, &arguments[2]);
+    case WEFT_SPARSE_JOIN:
+        return check_room(WEFT__SPARSE_NAME(weft_sparse_join), call,
+                          arguments[1].count + arguments[2].count);
+    case WEFT_SPARSE_BOUNDS:
+        return check_bounds(kind, &arguments[0]);
+    case WEFT_SPARSE_MERGE:
+    case WEFT_SPARSE_OP_COUNT:
+    default:
+        return WEFT_OK;
+    }
+}
+
 /* ---- the table ---- */
+
+#define FORM(sparse_kind)                                                                          \
+    {                                                                                              \
+        .family = WEFT__FORM_SPARSE, .kind = (sparse_kind), .check = check_call,                   \
+        .end = weft__sparse_end                                                                    \
+    }
 
 static const struct {
     weft_compute_fn compute;
     unsigned flags;
     enum weft__op_sense sense;
-    unsigned writes;
+    unsigned writes, keeps, spares;
+    struct weft__form form;
 } table[] = {
     [WEFT_SPARSE_MERGE] = {merge, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN,
-                           1 | 1 << 3 | 1 << 5},
-    [WEFT_SPARSE_PART] = {cut, WEFT_OP_FOLDS, WEFT__OP_CUTS, 1 | 1 << 3 | 1 << 5},
-    [WEFT_SPARSE_SUM] = {sum, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN, 1 | 1 << 1},
-    [WEFT_SPARSE_KEEP] = {keep_largest, WEFT_OP_FOLDS, WEFT__OP_FILTERS, 1 | 1 << 3 | 1 << 5},
-    [WEFT_SPARSE_JOIN] = {join, WEFT_OP_FOLDS, WEFT__OP_JOINS, 1},
-    [WEFT_SPARSE_BOUNDS] = {validate, 0, WEFT__OP_PLAIN, 0},
+                           1 | 1 << 3 | 1 << 5, 1 << 5, 1 << 3 | 1 << 4, FORM(WEFT_SPARSE_MERGE)},
+    [WEFT_SPARSE_PART] = {cut, WEFT_OP_FOLDS, WEFT__OP_CUTS, 1 | 1 << 3 | 1 << 5, 1 << 5,
+                          1 << 3 | 1 << 4, FORM(WEFT_SPARSE_PART)},
+    [WEFT_SPARSE_SUM] = {sum, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN, 1 | 1 << 1, 0,
+                         1 << 1, FORM(WEFT_SPARSE_SUM)},
+    [WEFT_SPARSE_KEEP] = {keep_largest, WEFT_OP_FOLDS, WEFT__OP_FILTERS, 1 | 1 << 3 | 1 << 5,
+                          1 << 5, 1 << 3 | 1 << 4, FORM(WEFT_SPARSE_KEEP)},
+    [WEFT_SPARSE_JOIN] = {join, WEFT_OP_FOLDS, WEFT__OP_JOINS, 1, 0, 0, FORM(WEFT_SPARSE_JOIN)},
+    [WEFT_SPARSE_BOUNDS] = {validate, 0, WEFT__OP_PLAIN, 0, 0, 0, FORM(WEFT_SPARSE_BOUNDS)},
+    [WEFT_SPARSE_SELECT] = {select_any, 0, WEFT__OP_PLAIN, 1 | 1 << 1 | 1 << 3 | 1 << 5, 0,
+                            1 << 3 | 1 << 4, FORM(WEFT_SPARSE_SELECT)},
+    [WEFT_SPARSE_ABOVE] = {select_any, 0, WEFT__OP_PLAIN, 1 | 1 << 1 | 1 << 3, 0, 1 << 3,
+                           FORM(WEFT_SPARSE_ABOVE)},
 };
 
 static const char *const names[] = {
@@ -329,33 +520,83 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* All fold lists of pairs, so they are one family. */
-int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op)
+void weft_sparse_op_config_init_sized(struct weft_sparse_op_config *config, size_t size)
 {
+    weft_sized_init(config, size);
+}
+
+/* All fold lists of pairs, so they are one family. */
+static int make(const struct weft__sparse_settings *settings, struct weft_op **op)
+{
+    const weft_sparse_op_kind_t kind = settings->kind;
+    struct weft__sparse_settings *kept = weft__malloc(1, sizeof *kept);
     struct weft_op_config config;
+    struct weft_op *made;
     int status;
 
-    if (!op)
-        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
-    if ((unsigned)kind >= WEFT_SPARSE_OP_COUNT)
-        return WEFT__INVALID("%s: `kind` is %d, expected a weft_sparse_op_kind_t", __func__,
-                             (int)kind);
+    if (!kept)
+        return weft__error_memory("an operation");
+    *kept = *settings;
     weft_op_config_init(&config);
     config.name = names[kind];
     config.flags = table[kind].flags;
     config.compute = table[kind].compute;
-    status = weft_op_create(op, &config);
-    if (status)
+    config.user = kept;
+    status = weft_op_create(&made, &config);
+    if (status) {
+        weft__free(kept);
         return status;
-    (*op)->sense = table[kind].sense;
-    (*op)->writes = table[kind].writes;
-    (*op)->family = names[WEFT_SPARSE_MERGE];
+    }
+    made->owned = kept;
+    made->sense = table[kind].sense;
+    made->writes = table[kind].writes;
+    made->keeps = table[kind].keeps;
+    made->spares = table[kind].spares;
+    made->form = &table[kind].form;
+    made->family = names[WEFT_SPARSE_MERGE];
+    *op = made;
     return WEFT_OK;
+}
+
+static int check_kind(const char *who, weft_sparse_op_kind_t kind, struct weft_op **op)
+{
+    if (!op)
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", who);
+    if ((unsigned)kind >= WEFT_SPARSE_OP_COUNT)
+        return WEFT__INVALID("%s: `kind` is %d, expected a weft_sparse_op_kind_t", who, (int)kind);
+    return WEFT_OK;
+}
+
+int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op)
+{
+    const struct weft__sparse_settings settings = {.kind = kind};
+    int status = check_kind(__func__, kind, op);
+
+    return status ? status : make(&settings, op);
+}
+
+int weft_sparse_op_create(struct weft_op **op, const struct weft_sparse_op_config *config)
+{
+    struct weft_sparse_op_config full;
+    int status;
+
+    if (!config)
+        return WEFT__INVALID("%s: `config` is NULL, expected a configuration", __func__);
+    status = weft_sized_read(__func__, "config", config, &full, sizeof full);
+    if (!status)
+        status = check_kind(__func__, full.kind, op);
+    if (!status && full.nan != WEFT_NAN_ERROR && full.nan != WEFT_NAN_ZERO)
+        status = WEFT__INVALID("%s: `nan` is %d, expected WEFT_NAN_ERROR or WEFT_NAN_ZERO",
+                               __func__, (int)full.nan);
+    const struct weft__sparse_settings settings = {.kind = full.kind, .nan = full.nan};
+
+    return status ? status : make(&settings, op);
 }
 
 int weft_sparse_merge_op(struct weft_op **op)
 {
-    if (!op)
-        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
-    return weft_sparse_op(WEFT_SPARSE_MERGE, op);
+    const struct weft__sparse_settings settings = {.kind = WEFT_SPARSE_MERGE};
+    int status = check_kind(__func__, WEFT_SPARSE_MERGE, op);
+
+    return status ? status : make(&settings, op);
 }

@@ -26,6 +26,9 @@ int weft__params_read(const char *who, struct weft_template_params *full,
         status = weft_sized_number(who, "params->servers", full->servers, 0, INT32_MAX);
     if (!status)
         status = weft_sized_number(who, "params->colocated", full->colocated, 0, 1);
+    if (!status)
+        status = weft_sized_number(who, "params->memory", (int)full->memory, WEFT_MEMORY_HOST,
+                                   WEFT_MEMORY_DEVICE);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
     return status;

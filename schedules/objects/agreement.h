@@ -53,6 +53,8 @@ struct weft__creation {
     struct weft_object *object; /* NULL: no memory for it, which the others have been told */
     struct weft_run *run;
     struct weft_run *share; /* of the object: what ranks get from rank 0; or NULL */
+    int compares;           /* the first models, by a hash of this rank's */
+    uint64_t contents;
     uint64_t met[WEFT__MEETING_WORDS];
 };
 

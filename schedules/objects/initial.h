@@ -12,11 +12,13 @@ enum { WEFT__INITIAL_SETTINGS = 2 };
 
 /* WEFT_OK; WEFT_ERR_INVALID names config->initial. */
 int weft__initial_check(const char *who, weft_initial_t initial);
-/* What the ranks compare; compares: whether the model of this rank has to be that of others. */
-void weft__initial_settings(struct weft__setting settings[WEFT__INITIAL_SETTINGS],
-                            weft_initial_t initial, int compares, const struct weft__model *model);
 /* Before the meeting: creation->share, with WEFT_INITIAL_BROADCAST. It writes the tensors.
- * looks: a model that is not finite is refused with WEFT_ERR_COMPUTE. */
+ * looks: a model that is not finite is refused with WEFT_ERR_COMPUTE; compares: the model of this
+ * rank has to be that of others. work: of a model on a device; else NULL. */
 int weft__initial_make(struct weft__creation *creation, weft_initial_t initial,
-                       const struct weft__model *model, int looks);
+                       const struct weft__model *model, struct weft__device_work *work, int looks,
+                       int compares);
+/* What the ranks compare, after that. */
+void weft__initial_settings(struct weft__setting settings[WEFT__INITIAL_SETTINGS],
+                            const struct weft__creation *creation, weft_initial_t initial);
 #endif

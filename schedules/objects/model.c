@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <weft/device.h>
 #include <weft/run.h>
 #include <weft/template.h>
 
+#include "schedules/objects/device.h"
 #include "schedules/objects/model.h"
 
 static int check_tensor(const char *who, const struct weft_piece *tensor, size_t index,
@@ -22,6 +24,26 @@ static int check_tensor(const char *who, const struct weft_piece *tensor, size_t
             "in all tensors",
             who, index, tensor->count, *left);
     *left -= tensor->count;
+    return WEFT_OK;
+}
+
+int weft__tensors_locate(const char *who, const char *list, const struct weft_piece *tensors,
+                         size_t tensor_count, weft_memory_t memory)
+{
+    for (size_t i = 0; i < tensor_count; i++) {
+        int of_host, of_device;
+        if (!tensors[i].count)
+            continue;
+        int status = weft_devices_locate(tensors[i].data, &of_host, &of_device);
+        if (status)
+            return status;
+        if (memory == WEFT_MEMORY_HOST ? !of_host : !of_device)
+            return weft_error_set(
+                WEFT_ERR_INVALID, "%s: %s[%zu].data, %p, is memory of %s, expected %s", who, list,
+                i, tensors[i].data, of_host ? "the host" : "a device",
+                memory == WEFT_MEMORY_HOST ? "memory of the host"
+                                           : "memory of the device, as config->memory says");
+    }
     return WEFT_OK;
 }
 
@@ -57,6 +79,10 @@ int weft__model_init(struct weft__model *model, const char *who, int dtypes, wef
         if (status)
             return status;
     }
+    int status =
+        weft__tensors_locate(who, "config->tensors", tensors, tensor_count, WEFT_MEMORY_HOST);
+    if (status)
+        return status;
     model->tensors = weft_memory_alloc(tensor_count ? tensor_count : 1, sizeof *tensors);
     if (!model->tensors)
         return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for a list of %zu tensors", who,
@@ -140,14 +166,24 @@ void weft__bad_add(struct weft__bad *bad, size_t tensor, size_t found)
     bad->count += found;
 }
 
-struct weft__bad weft__model_look(const struct weft__model *model)
+size_t weft__tensor_at(const struct weft_piece *tensors, size_t place)
 {
-    struct weft__bad bad = {0};
+    size_t tensor = 0;
+    while (place >= tensors[tensor].count)
+        place -= tensors[tensor++].count;
+    return tensor;
+}
+
+int weft__model_look(const struct weft__model *model, struct weft__device_work *work,
+                     struct weft__bad *bad)
+{
+    *bad = (struct weft__bad){0};
+    if (model->memory == WEFT_MEMORY_DEVICE)
+        return weft__device_look(work, model, bad);
     for (size_t t = 0; t < model->tensor_count; t++)
         weft__bad_add(
-            &bad, t,
-            weft__count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count));
-    return bad;
+            bad, t, weft__count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count));
+    return WEFT_OK;
 }
 
 struct weft__bad weft__model_copy(const struct weft__model *model, void *flat, int looks)

@@ -6,11 +6,15 @@
 #include <weft/context.h>
 #include <weft/cost.h>
 #include <weft/model.h>
+#include <weft/schedule.h>
 #include <weft/types.h>
+
+struct weft__device_work;
 
 /* A list of tensors. */
 struct weft__model {
     weft_dtype_t dtype;
+    weft_memory_t memory;       /* of all of them */
     struct weft_piece *tensors; /* owned; their memory is borrowed */
     size_t tensor_count;
     size_t count; /* elements of all tensors */
@@ -22,10 +26,15 @@ enum {
     WEFT__GRADIENT_DTYPES = 1 << WEFT_F16 | 1 << WEFT_BF16 | 1 << WEFT_F32,
 };
 
-/* Checks and copies a list; `who` begins error texts. Leaves the model empty on failure. */
+/* Checks and copies a list of tensors of the host; `who` begins error texts. Leaves the model empty
+ * on failure. */
 int weft__model_init(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
                      const struct weft_piece *tensors, size_t tensor_count);
 void weft__model_free(struct weft__model *model);
+/* Whether all tensors of a list ("config->tensors") are where they are said to be, as far as this
+ * process knows of devices. */
+int weft__tensors_locate(const char *who, const char *list, const struct weft_piece *tensors,
+                         size_t tensor_count, weft_memory_t memory);
 
 /* A pointer to element `at` of flat memory of the model's datatype. */
 static inline void *weft__model_at(const struct weft__model *model, void *flat, size_t at)
@@ -46,7 +55,11 @@ struct weft__bad {
 
 /* bad += those of a tensor, or a part of it. */
 void weft__bad_add(struct weft__bad *bad, size_t tensor, size_t found);
-struct weft__bad weft__model_look(const struct weft__model *model);
+/* The tensor of an element of all of them. */
+size_t weft__tensor_at(const struct weft_piece *tensors, size_t place);
+/* work: of tensors on a device; else NULL. */
+int weft__model_look(const struct weft__model *model, struct weft__device_work *work,
+                     struct weft__bad *bad);
 /* Copies all tensors to flat memory of the same datatype. looks: and counts on the way. */
 struct weft__bad weft__model_copy(const struct weft__model *model, void *flat, int looks);
 

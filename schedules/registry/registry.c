@@ -310,6 +310,8 @@ int weft__template_build(const char *who, const char *name, int rank, int size,
     if (!take_counts(template, index, &params, &build)) {
         template->slots(&build);
         template->impl[index].build(&build);
+        if (params.memory != WEFT_MEMORY_HOST)
+            weft_schedule_set_memory(build.schedule, WEFT_SLOT_ALL, params.memory);
     }
     return weft__build_finish(&build, schedule);
 }

@@ -451,6 +451,14 @@ static inline void copy_head(struct weft__message *copy, const struct weft__mess
     copy->list = 0;
 }
 
+/* Not before the receiver has read it. */
+static int send_direct(const struct local_transport *self, struct weft__xfer *xfer)
+{
+    xfer->message.flags = DIRECT;
+    atomic_store_explicit(&xfer->message.state, POSTED, memory_order_relaxed);
+    return push_sent(self, &xfer->message) ? WEFT_IN_PROGRESS : left(xfer);
+}
+
 static int local_send(struct weft__transport *transport, struct weft__xfer *xfer)
 {
     struct local_transport *self = (struct local_transport *)transport;
@@ -483,9 +491,12 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
             return left(xfer);
         }
     }
-    message->flags = DIRECT;
-    atomic_store_explicit(&message->state, POSTED, memory_order_relaxed);
-    return push_sent(self, message) ? WEFT_IN_PROGRESS : left(xfer);
+    return send_direct(self, xfer);
+}
+
+static int local_send_device(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    return send_direct((const struct local_transport *)transport, xfer);
 }
 
 static int has_left(const struct weft_local *local, uint32_t place)
@@ -734,6 +745,7 @@ static void local_close(struct weft__transport *transport)
 
 static const struct weft__transport_ops local_ops = {
     .send = local_send,
+    .send_device = local_send_device,
     .control = local_control,
     .poll = local_poll,
     .pending = local_pending,

@@ -29,7 +29,7 @@ static struct weft__packet *packet_of(struct weft__message *message)
     return (struct weft__packet *)message; /* its first member */
 }
 
-static int data_tag(const struct weft__mpi *mpi, uint64_t sequence)
+int weft__mpi_data_tag(const struct weft__mpi *mpi, uint64_t sequence)
 {
     return 1 + (int)(sequence & ((UINT64_C(2) << mpi->half_shift) - 1));
 }
@@ -93,11 +93,11 @@ static int start_payload(struct weft__mpi *mpi, struct weft__xfer *xfer, int tag
     int status;
 
     if (stream)
-        return weft__mpi_stream_start(mpi, &(struct weft__stream){.use = WEFT__MPI_SEND,
-                                                                  .xfer = xfer,
-                                                                  .bytes = bytes,
-                                                                  .peer = xfer->message.to,
-                                                                  .tag = tag});
+        return weft__mpi_stream_start(mpi, &(struct weft__mpi_stream){.use = WEFT__MPI_SEND,
+                                                                      .xfer = xfer,
+                                                                      .bytes = bytes,
+                                                                      .peer = xfer->message.to,
+                                                                      .tag = tag});
     status = weft__mpi_active_reserve(mpi, 1);
     if (status == WEFT_OK)
         status = weft__mpi_payload_send(mpi, xfer, 0, bytes, tag, &request);
@@ -106,13 +106,42 @@ static int start_payload(struct weft__mpi *mpi, struct weft__xfer *xfer, int tag
     return status;
 }
 
+/* Announces a payload that its receiver asks for. */
+static int send_pulled(struct weft__mpi *mpi, struct weft__xfer *xfer)
+{
+    struct weft__mpi_peer *peer = &mpi->peers[xfer->message.to];
+    struct weft__packet *packet = weft__mpi_packet_get(mpi, 0);
+    int status;
+
+    if (!packet)
+        return weft__error_memory("a message of the MPI transport");
+    fill(packet, &xfer->message, WEFT__WIRE_PULLED);
+    packet->wire.sequence = peer->sequence;
+    status = weft__mpi_lend(mpi, xfer, packet, weft__mpi_data_tag(mpi, peer->sequence));
+    if (status < 0) {
+        weft__mpi_packet_put(mpi, packet);
+        return status;
+    }
+    status = weft__mpi_packet_send(mpi, packet, 0, xfer->message.to);
+    if (status < 0) {
+        weft__mpi_unlend(mpi, (struct weft__mpi_pulled *)(uintptr_t)xfer->handle);
+        return status;
+    }
+    peer->sequence++;
+    return WEFT_IN_PROGRESS;
+}
+
 static int send_bulk(struct weft__mpi *mpi, struct weft__xfer *xfer)
 {
     struct weft__mpi_peer *peer = &mpi->peers[xfer->message.to];
-    int stream = streams(mpi, xfer->message.to, xfer->message.bytes);
+    int stream =
+        xfer->message.list != WEFT__DEVICE && streams(mpi, xfer->message.to, xfer->message.bytes);
     struct weft__packet *packet;
-    int status = weft__mpi_payload_reserve(mpi);
+    int status;
 
+    if (weft__mpi_is_pulled(xfer))
+        return send_pulled(mpi, xfer);
+    status = weft__mpi_payload_reserve(mpi);
     if (status < 0)
         return status;
     packet = weft__mpi_packet_get(mpi, 0);
@@ -125,7 +154,7 @@ static int send_bulk(struct weft__mpi *mpi, struct weft__xfer *xfer)
     if (status < 0)
         return status;
     /* From here on the peer waits for the payload: an error leaves the transport broken. */
-    status = start_payload(mpi, xfer, data_tag(mpi, peer->sequence), stream);
+    status = start_payload(mpi, xfer, weft__mpi_data_tag(mpi, peer->sequence), stream);
     peer->sequence++;
     if (status < 0)
         return mpi->failed = status;
@@ -150,8 +179,9 @@ int weft__mpi_send(struct weft__transport *transport, struct weft__xfer *xfer)
 
     if (status < 0)
         return status;
-    if (bytes <= WEFT__MPI_SMALL ||
-        (bytes <= WEFT__MPI_EAGER && mpi->packets_active < WEFT__MPI_EAGER_MAX))
+    if (xfer->message.list < WEFT__DEVICE &&
+        (bytes <= WEFT__MPI_SMALL ||
+         (bytes <= WEFT__MPI_EAGER && mpi->packets_active < WEFT__MPI_EAGER_MAX)))
         return send_eager(mpi, xfer);
     if (window_open(mpi, xfer->message.to))
         return send_bulk(mpi, xfer);
@@ -218,6 +248,8 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
+    if (xfer->message.kind == WEFT__RECEIVE && packet_of(xfer->source)->pull)
+        return weft__mpi_stop_pulling(packet_of(xfer->source), xfer);
     if (xfer->message.kind == WEFT__RECEIVE) {
         /* Its completion tells whether it was in time. A stream is as short as it is: it goes on.
          */
@@ -225,6 +257,8 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
             PMPI_Cancel(&mpi->requests[xfer->handle]);
         return WEFT_IN_PROGRESS;
     }
+    if (xfer->message.flags == WEFT__MPI_LENT)
+        return weft__mpi_unlend_later(mpi, xfer);
     if (xfer->message.flags != DELAYED)
         return WEFT_IN_PROGRESS;
     for (struct weft__message **link = &mpi->delayed; *link; link = &(*link)->next)
@@ -256,8 +290,7 @@ static void end_half_window(struct weft__mpi *mpi, int from)
         mpi->failed = status;
 }
 
-/* A bulk payload is in. */
-static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
+void weft__mpi_acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
 {
     struct weft__mpi_peer *peer = &mpi->peers[from];
     uint32_t half = UINT32_C(1) << mpi->half_shift;
@@ -278,17 +311,17 @@ static int receive_payload(struct weft__mpi *mpi, struct weft__packet *packet,
     struct weft__message *message = &packet->message;
     enum weft__mpi_use use = xfer ? WEFT__MPI_FETCH : WEFT__MPI_DRAIN;
     struct weft__mpi_owner owner = {.use = use, .packet = packet, .xfer = xfer};
-    int tag = data_tag(mpi, packet->sequence);
+    int tag = weft__mpi_data_tag(mpi, packet->sequence);
     MPI_Request request;
     int status;
 
     if (packet->stream)
-        return weft__mpi_stream_start(mpi, &(struct weft__stream){.use = use,
-                                                                  .xfer = xfer,
-                                                                  .packet = packet,
-                                                                  .bytes = message->bytes,
-                                                                  .peer = message->from,
-                                                                  .tag = tag});
+        return weft__mpi_stream_start(mpi, &(struct weft__mpi_stream){.use = use,
+                                                                      .xfer = xfer,
+                                                                      .packet = packet,
+                                                                      .bytes = message->bytes,
+                                                                      .peer = message->from,
+                                                                      .tag = tag});
     status = weft__mpi_active_reserve(mpi, 1);
     if (status == WEFT_OK)
         status = weft__mpi_payload_receive(mpi, xfer, packet->temporary, 0, message->bytes,
@@ -305,6 +338,8 @@ int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *mes
     struct weft__packet *packet = packet_of(message);
     int status = weft__mpi_ready(mpi);
 
+    if (status == WEFT_OK && packet->pull)
+        return weft__mpi_fetch_pulled(mpi, packet, xfer);
     packet->temporary = NULL;
     if (status == WEFT_OK)
         status = receive_payload(mpi, packet, xfer);
@@ -355,6 +390,8 @@ void weft__mpi_release(struct weft__transport *transport, struct weft__message *
 
     (void)consumed;
     mpi->held--;
+    if (packet->pull)
+        weft__mpi_release_pulled(mpi, packet);
     if (packet->bulk && !packet->fetched &&
         !atomic_load_explicit(&mpi->finalized, memory_order_acquire))
         drain_or_keep(mpi, packet);
@@ -372,10 +409,18 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
         send_delayed(mpi);
         return;
     }
+    if (wire->kind > WEFT__WIRE_PULLED) {
+        weft__mpi_pulled_told(mpi, wire, from);
+        weft__mpi_packet_put(mpi, packet);
+        return;
+    }
     packet->stream = wire->kind == WEFT__WIRE_STREAM;
     packet->bulk = packet->stream || wire->kind == WEFT__WIRE_BULK;
     packet->fetched = 0;
     packet->sequence = wire->sequence;
+    packet->pull = 0;
+    if (wire->kind == WEFT__WIRE_PULLED)
+        weft__mpi_is_announced(packet);
     packet->message = (struct weft__message){
         .data = packet->bulk || !weft__has_payload((int)wire->kind) ? NULL : packet->payload,
         .bytes = (size_t)wire->bytes,
@@ -384,7 +429,9 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
         .tag = wire->tag,
         .from = from,
         .to = mpi->base.rank,
-        .kind = packet->bulk ? WEFT__DATA : (uint8_t)wire->kind,
+        .own = from,
+        .kind = packet->bulk || packet->pull ? WEFT__DATA : (uint8_t)wire->kind,
+        .list = packet->pull ? WEFT__PULLED : 0,
         .turn = wire->turn,
         .part = wire->part,
     };
@@ -418,16 +465,19 @@ void weft__mpi_ended(struct weft__mpi *mpi, struct weft__mpi_owner owner, int st
             packet->fetched = 0; /* its release will drain it */
             status = WEFT_ERR_CANCELLED;
         } else {
-            acknowledge(mpi, packet->message.from, packet->sequence);
+            weft__mpi_acknowledge(mpi, packet->message.from, packet->sequence);
         }
         if (mpi->closing)
             weft__mpi_release(&mpi->base, &packet->message, 0);
         else
             weft__engine_fetched(mpi->base.engine, owner.xfer, status);
         break;
+    case WEFT__MPI_PART:
+        weft__mpi_part_ended(mpi, owner.part, status, cancelled);
+        break;
     case WEFT__MPI_DRAIN:
         weft__free(packet->temporary);
-        acknowledge(mpi, packet->message.from, packet->sequence);
+        weft__mpi_acknowledge(mpi, packet->message.from, packet->sequence);
         weft__mpi_packet_put(mpi, packet);
         break;
     }

@@ -78,6 +78,8 @@ int weft__mpi_poll(struct weft__transport *transport)
         ended = weft__mpi_active_poll(mpi);
     if (mpi->undrained)
         weft__mpi_drain_again(mpi);
+    if (mpi->stopped)
+        weft__mpi_stop(mpi);
     if (arrived < 0 || ended < 0)
         mpi->failed = arrived < 0 ? arrived : ended;
     return mpi->failed < 0 ? mpi->failed : arrived + ended;
@@ -133,7 +135,8 @@ static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
 
 static int sends_done(const struct weft__mpi *mpi)
 {
-    return mpi->active == 0 && !mpi->delayed && !mpi->undrained && (!mpi->channel || mpi->settled);
+    return mpi->active == 0 && !mpi->delayed && !mpi->undrained && !mpi->lent &&
+           (!mpi->channel || mpi->settled);
 }
 
 static int anyhow(const struct weft__mpi *mpi)
@@ -315,9 +318,13 @@ void weft__mpi_close(struct weft__transport *transport)
 
 static const struct weft__transport_ops ops = {
     .send = weft__mpi_send,
+    .send_device = weft__mpi_send_device,
+    .staged = weft__mpi_staged,
     .control = weft__mpi_control,
     .poll = weft__mpi_poll,
     .fetch = weft__mpi_fetch,
+    .fetch_device = weft__mpi_fetch_device,
+    .pull = weft__mpi_pull,
     .release = weft__mpi_release,
     .cancel = weft__mpi_cancel,
     .hosts = weft__mpi_hosts,

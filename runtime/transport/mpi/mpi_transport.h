@@ -14,6 +14,9 @@
  *                 instead of 12 while the machine hands cache lines over slowly). From
  *                 WEFT__MPI_STREAM_MAX on MPI's single copy is better.
  *
+ * Where one side has a payload on a device it goes in segments, as the receiver asks for them
+ * (pulled.c); they have such a tag, too.
+ *
  * A tag may be used again only when the earlier payload has been received. The receiver therefore
  * acknowledges half windows of W / 2 payloads in their order, each when all of it is in, and a
  * sender begins half window h only after h - 1 acknowledgements (that of h - 2, which had the same
@@ -39,11 +42,20 @@ enum {
     WEFT__MPI_TEST = 64,        /* requests tested in one poll */
     WEFT__MPI_CHUNK = 8192,     /* bytes of a chunk */
     WEFT__MPI_WINDOW = 16,      /* chunks of one message under way */
+    WEFT__MPI_ASKED = 4,        /* segments of one message that its receiver has asked for */
     WEFT__MPI_STREAM_MAX = 128 << 10
 };
 
 /* wire.kind: enum weft__message_kind, or one of these. */
-enum { WEFT__WIRE_BULK = 16, WEFT__WIRE_ACK = 17, WEFT__WIRE_STREAM = 18 };
+enum {
+    WEFT__WIRE_BULK = 16,
+    WEFT__WIRE_ACK,
+    WEFT__WIRE_STREAM,
+    WEFT__WIRE_PULLED, /* a payload that goes in segments, and what is said of it: */
+    WEFT__WIRE_WANT,   /* bytes from `version` on */
+    WEFT__WIRE_DROP,
+    WEFT__WIRE_GONE /* but for the first bytes */
+};
 
 struct weft__wire {
     uint64_t version;
@@ -64,7 +76,10 @@ struct weft__packet {
     size_t capacity;      /* of payload */
     unsigned char bulk;   /* the payload comes by itself */
     unsigned char stream; /* in chunks */
+    unsigned char pull;   /* in segments */
     unsigned char fetched;
+    size_t segment;                  /* of these, bytes */
+    struct weft__mpi_pulled *pulled; /* NULL: none has been asked for */
     /* The payload lies on a cache line of its own, the header right before it. */
     _Alignas(64) unsigned char padding[64 - sizeof(struct weft__wire)];
     struct weft__wire wire;
@@ -77,22 +92,60 @@ enum weft__mpi_use {
     WEFT__MPI_SEND,
     WEFT__MPI_FETCH,
     WEFT__MPI_DRAIN,
-    WEFT__MPI_CHUNK_OF /* one chunk of a stream */
+    WEFT__MPI_CHUNK_OF, /* one chunk of a stream */
+    WEFT__MPI_PART      /* a segment */
 };
 
 struct weft__mpi_owner {
     enum weft__mpi_use use;
-    struct weft__packet *packet; /* PACKET, FETCH, DRAIN */
-    struct weft__xfer *xfer;     /* SEND, FETCH: its handle is the index of the request */
-    struct weft__stream *stream; /* CHUNK_OF */
+    struct weft__packet *packet;     /* PACKET, FETCH, DRAIN */
+    struct weft__xfer *xfer;         /* SEND, FETCH: its handle is the index of the request */
+    struct weft__mpi_stream *stream; /* CHUNK_OF */
+    struct weft__mpi_part *part;     /* PART */
+};
+
+/* A segment that is under way. */
+struct weft__mpi_part {
+    struct weft__mpi_pulled *of; /* NULL: none is */
+    size_t offset, bytes;
+    size_t index; /* of its request */
+};
+
+struct weft__mpi_want {
+    size_t offset, bytes;
+};
+
+/* A payload that goes in segments: at its sender since it was announced, at its receiver since that
+ * has asked for one. */
+struct weft__mpi_pulled {
+    struct weft__mpi_pulled *next; /* in a list */
+    struct weft__xfer *xfer; /* of the send; or what it is fetched into; NULL: the engine pulls it,
+                              * or the send has ended */
+    struct weft__packet *packet; /* at the receiver; else NULL */
+    uint64_t sequence;
+    size_t bytes;
+    size_t begun, ended; /* so much has been sent, or asked for; and has left, or come */
+    int peer, tag;
+    unsigned under_way; /* of these: */
+    struct weft__mpi_part parts[WEFT__MPI_ASKED];
+    int stopped; /* its run has failed */
+    /* The sender's: */
+    struct weft__mpi_want wanted[WEFT__MPI_ASKED]; /* that are not there yet, in any order */
+    unsigned wanted_count;
+    int asked, dropped; /* the receiver has wanted some; and wants no more */
+    int gone_told;
+    /* The receiver's: */
+    struct weft__xfer *stopper; /* what was being received by the engine when it was stopped */
+    int gone;                   /* the sender sends no more */
+    int status;                 /* of what is fetched */
 };
 
 /* A payload that goes in chunks; posted in order, at most a window of them at a time. */
-struct weft__stream {
-    struct weft__stream *next;   /* in a list */
-    enum weft__mpi_use use;      /* SEND, FETCH, DRAIN */
-    struct weft__xfer *xfer;     /* SEND, FETCH */
-    struct weft__packet *packet; /* FETCH, DRAIN */
+struct weft__mpi_stream {
+    struct weft__mpi_stream *next; /* in a list */
+    enum weft__mpi_use use;        /* SEND, FETCH, DRAIN */
+    struct weft__xfer *xfer;       /* SEND, FETCH */
+    struct weft__packet *packet;   /* FETCH, DRAIN */
     size_t bytes;
     size_t posted;
     unsigned outstanding; /* chunks */
@@ -162,7 +215,10 @@ struct weft__mpi {
     struct weft__message *free_packets, *free_small;
     struct weft__message *delayed, **delayed_end;
     struct weft__message *undrained; /* unwanted payloads that there was no memory for */
-    struct weft__stream *free_streams;
+    struct weft__mpi_stream *free_streams;
+    struct weft__mpi_pulled *lent, *pulling, *free_pulled;
+    size_t stopped;          /* of `lent`, those to be ended */
+    int asked, takes_device; /* whether MPI takes memory of devices; it has said so */
     /* Space for datatypes of lists. */
     int *lengths;
     MPI_Aint *places;
@@ -241,11 +297,53 @@ int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xf
 /* Memory for the start of one more payload of any kind. */
 int weft__mpi_payload_reserve(struct weft__mpi *mpi);
 /* Begins a stream, described by what `stream` points to; weft__mpi_ended() follows. */
-int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *stream);
+int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__mpi_stream *stream);
 /* One of its chunks has ended. */
-void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__stream *stream, int status);
+void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__mpi_stream *stream, int status);
+
+/* ---- pulled.c: payloads that go in segments ---- */
+
+enum { WEFT__MPI_LENT = 2 }; /* message.flags of a send */
+
+/* Whether a send is one of those. */
+int weft__mpi_is_pulled(const struct weft__xfer *xfer);
+/* Makes a record of a send, and completes the packet that is to announce it. */
+int weft__mpi_lend(struct weft__mpi *mpi, struct weft__xfer *xfer, struct weft__packet *packet,
+                   int tag);
+void weft__mpi_unlend(struct weft__mpi *mpi, struct weft__mpi_pulled *pulled);
+/* The send is given back as soon as nothing of it is under way: weft__mpi_stop(), at each poll
+ * while mpi->stopped. */
+int weft__mpi_unlend_later(struct weft__mpi *mpi, struct weft__xfer *xfer);
+void weft__mpi_stop(struct weft__mpi *mpi);
+/* Of the table. */
+void weft__mpi_staged(struct weft__transport *transport, struct weft__xfer *xfer);
+int weft__mpi_pull(struct weft__transport *transport, struct weft__message *message, size_t offset,
+                   void *memory, size_t *bytes);
+/* A packet announces one. */
+void weft__mpi_is_announced(struct weft__packet *packet);
+/* A packet says something of one. */
+void weft__mpi_pulled_told(struct weft__mpi *mpi, const struct weft__wire *wire, int from);
+int weft__mpi_fetch_pulled(struct weft__mpi *mpi, struct weft__packet *packet,
+                           struct weft__xfer *xfer);
+/* As cancel, of its receive. */
+int weft__mpi_stop_pulling(struct weft__packet *packet, struct weft__xfer *xfer);
+void weft__mpi_release_pulled(struct weft__mpi *mpi, struct weft__packet *packet);
+void weft__mpi_part_ended(struct weft__mpi *mpi, struct weft__mpi_part *part, int status,
+                          int cancelled);
+void weft__mpi_pulled_free(struct weft__mpi *mpi);
+
+/* ---- aware.c: MPIs that take memory of devices; of the table ---- */
+
+int weft__mpi_send_device(struct weft__transport *transport, struct weft__xfer *xfer);
+int weft__mpi_fetch_device(struct weft__transport *transport, struct weft__message *message,
+                           struct weft__xfer *xfer);
 
 /* ---- message.c: messages ---- */
+
+/* The tag of a bulk message. */
+int weft__mpi_data_tag(const struct weft__mpi *mpi, uint64_t sequence);
+/* All of a bulk payload is in, or will never be: its tag is free once the sender knows. */
+void weft__mpi_acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence);
 
 /* WEFT_OK, or why the transport can do nothing any more. */
 int weft__mpi_ready(struct weft__mpi *mpi);

@@ -38,6 +38,31 @@ static int near_send(struct weft__transport *transport, struct weft__xfer *xfer)
     return status < 0 ? status : weft__channel_send(channel_of(transport), xfer);
 }
 
+static int near_send_device(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    int status = weft__mpi_ready(weft__mpi_of(transport));
+
+    return status < 0 ? status : weft__channel_send_device(channel_of(transport), xfer);
+}
+
+static int near_reach(struct weft__transport *transport, struct weft__message *message,
+                      struct weft__device *device)
+{
+    return weft__channel_reach(channel_of(transport), message, device);
+}
+
+static const char *near_reached(struct weft__transport *transport,
+                                const struct weft__message *message, size_t offset, size_t *bytes)
+{
+    (void)transport;
+    return weft__channel_reached(message, offset, bytes);
+}
+
+static void near_staged(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    weft__channel_staged(channel_of(transport), xfer);
+}
+
 static int near_control(struct weft__transport *transport, const struct weft__message *message)
 {
     int status = weft__mpi_ready(weft__mpi_of(transport));
@@ -107,6 +132,10 @@ static void near_leave(struct weft__transport *transport)
 
 static const struct weft__transport_ops near_ops = {
     .send = near_send,
+    .send_device = near_send_device,
+    .reach = near_reach,
+    .reached = near_reached,
+    .staged = near_staged,
     .control = near_control,
     .poll = near_poll,
     .pending = near_pending,
@@ -136,6 +165,20 @@ static int mixed_send(struct weft__transport *transport, struct weft__xfer *xfer
                                                 : weft__mpi_send(transport, xfer);
 }
 
+static int mixed_send_device(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    return is_near(transport, xfer->message.to) ? near_send_device(transport, xfer)
+                                                : weft__mpi_send_device(transport, xfer);
+}
+
+static void mixed_staged(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    if (is_near(transport, xfer->message.to))
+        near_staged(transport, xfer);
+    else
+        weft__mpi_staged(transport, xfer);
+}
+
 static int mixed_control(struct weft__transport *transport, const struct weft__message *message)
 {
     return is_near(transport, message->to) ? near_control(transport, message)
@@ -155,6 +198,14 @@ static int mixed_fetch(struct weft__transport *transport, struct weft__message *
 {
     return weft__channel_owns(message) ? near_fetch(transport, message, xfer)
                                        : weft__mpi_fetch(transport, message, xfer);
+}
+
+/* What the channel has goes in pieces, or is read where it is. */
+static int mixed_fetch_device(struct weft__transport *transport, struct weft__message *message,
+                              struct weft__xfer *xfer)
+{
+    return weft__channel_owns(message) ? WEFT__OUT_OF_REACH
+                                       : weft__mpi_fetch_device(transport, message, xfer);
 }
 
 static void mixed_release(struct weft__transport *transport, struct weft__message *message,
@@ -189,10 +240,16 @@ static int mixed_cancel(struct weft__transport *transport, struct weft__xfer *xf
 /* Pieces are a channel's alone. */
 static const struct weft__transport_ops mixed_ops = {
     .send = mixed_send,
+    .send_device = mixed_send_device,
+    .reach = near_reach,
+    .reached = near_reached,
+    .staged = mixed_staged,
     .control = mixed_control,
     .poll = mixed_poll,
     .pending = near_pending,
     .fetch = mixed_fetch,
+    .fetch_device = mixed_fetch_device,
+    .pull = weft__mpi_pull,
     .piece = near_piece,
     .release = mixed_release,
     .read = mixed_read,

@@ -71,11 +71,12 @@ void weft__mpi_free_memory(struct weft__mpi *mpi)
     free_list(mpi->free_packets);
     free_list(mpi->free_small);
     while (mpi->free_streams) {
-        struct weft__stream *next = mpi->free_streams->next;
+        struct weft__mpi_stream *next = mpi->free_streams->next;
 
         weft__free(mpi->free_streams);
         mpi->free_streams = next;
     }
+    weft__mpi_pulled_free(mpi);
     weft__free(mpi->requests);
     weft__free(mpi->owners);
     weft__free(mpi->lengths);
@@ -259,6 +260,8 @@ static void place_owner(struct weft__mpi *mpi, size_t index, struct weft__mpi_ow
     mpi->owners[index] = owner;
     if (owner.xfer)
         owner.xfer->handle = index;
+    if (owner.part)
+        owner.part->index = index;
 }
 
 void weft__mpi_active_add(struct weft__mpi *mpi, MPI_Request request, struct weft__mpi_owner owner)

@@ -138,7 +138,7 @@ int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xf
 
 /* ---- streams ---- */
 
-static int post_chunk(struct weft__mpi *mpi, struct weft__stream *stream)
+static int post_chunk(struct weft__mpi *mpi, struct weft__mpi_stream *stream)
 {
     size_t bytes = stream->bytes - stream->posted;
     MPI_Request request;
@@ -166,7 +166,7 @@ static int post_chunk(struct weft__mpi *mpi, struct weft__stream *stream)
 
 /* Posts as many chunks as the window takes. Chunks that are thrown away share their memory, so they
  * come one by one. */
-static int fill_window(struct weft__mpi *mpi, struct weft__stream *stream)
+static int fill_window(struct weft__mpi *mpi, struct weft__mpi_stream *stream)
 {
     unsigned window = stream->use == WEFT__MPI_DRAIN ? 1 : WEFT__MPI_WINDOW;
     int status = WEFT_OK;
@@ -186,9 +186,9 @@ int weft__mpi_payload_reserve(struct weft__mpi *mpi)
     return weft__mpi_active_reserve(mpi, WEFT__MPI_WINDOW + 1);
 }
 
-int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *description)
+int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__mpi_stream *description)
 {
-    struct weft__stream *stream;
+    struct weft__mpi_stream *stream;
     int status = weft__mpi_payload_reserve(mpi);
 
     if (status < 0)
@@ -209,7 +209,7 @@ int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *des
     return WEFT_OK;
 }
 
-void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__stream *stream, int status)
+void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__mpi_stream *stream, int status)
 {
     struct weft__mpi_owner owner = {
         .use = stream->use, .packet = stream->packet, .xfer = stream->xfer};

@@ -137,6 +137,7 @@ void weft__bulk_gone(struct weft__channel *channel, struct weft__peer *peer)
     if (!bulk)
         return;
     weft__bulk_receive_gone(bulk, peer);
+    weft__bulk_device_gone(peer);
     weft__bulk_send_gone(bulk, peer);
     weft__bulk_settle(bulk);
 }

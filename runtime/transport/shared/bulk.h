@@ -7,6 +7,7 @@
  *   state POSTED, ANNOUNCE ------------------> state TAKEN; the engine has the message
  *                                              memory of the arena: reads it where it is
  *                                              at an address: process_vm_readv(), if allowed
+ *                                              on a device: bulk_device.c
  *                                              else, or in chunks:
  *                         <------------------- PULL
  *   copies a part into a chunk of its arena
@@ -43,7 +44,7 @@
 #define WEFT__BULK_BUFFER ((size_t)512 << 10)
 
 /* announcement.how */
-enum { WEFT__BULK_IN_ARENA, WEFT__BULK_AT_ADDRESS, WEFT__BULK_IN_CHUNKS };
+enum { WEFT__BULK_IN_ARENA, WEFT__BULK_AT_ADDRESS, WEFT__BULK_IN_CHUNKS, WEFT__BULK_ON_DEVICE };
 
 enum {
     WEFT__BULK_POSTED,
@@ -66,6 +67,8 @@ struct weft__bulk_words {
 };
 _Static_assert(sizeof(struct weft__bulk_words) <= WEFT__LINE_PAYLOAD, "they fit into a line");
 
+struct weft__lent; /* a list of memory of devices: bulk_device.c */
+
 /* A send. */
 struct weft__outgoing {
     struct weft__xfer *xfer;            /* NULL: free, or taken back while its chunks are read */
@@ -77,6 +80,7 @@ struct weft__outgoing {
     uint32_t next;                   /* + 1; of the free ones, or of those to be filled */
     int32_t peer;                    /* -1: free */
     uint8_t pulled, pushed, queued, cancelled;
+    struct weft__lent *lent; /* what its receiver may read on a device; or NULL */
 };
 
 /* A message that is not read where it is. */
@@ -104,6 +108,7 @@ struct weft__bulk {
     uint32_t free_send;             /* + 1 */
     uint32_t fill_first, fill_last; /* + 1: whose next chunk is to be filled */
     uint32_t starved;               /* + 1: those that there was no chunk for */
+    struct weft__lent *free_lent;   /* kept for the next ones */
     size_t under_way;               /* all that have not come back */
     size_t cancelling;              /* that are read at the moment */
     unsigned large;                 /* sends of read_from bytes and more */
@@ -169,7 +174,28 @@ int weft__bulk_announced(struct weft__bulk *bulk, struct weft__peer *peer,
 void weft__bulk_chunk(struct weft__bulk *bulk, struct weft__peer *peer,
                       const struct weft__bulk_words *words);
 int weft__bulk_receive_poll(struct weft__bulk *bulk);
+/* A message that has been announced otherwise is to come in chunks. WEFT_OK or WEFT_ERR_MEMORY. */
+int weft__bulk_pull(struct weft__bulk *bulk, struct weft__peer *peer,
+                    struct weft__arrival *arrival);
 void weft__bulk_receive_gone(struct weft__bulk *bulk, const struct weft__peer *peer);
+
+/* ---- bulk_device.c ---- */
+
+/* Lends the memory of devices that a send is of: its handle keeps the list, until the send is
+ * announced or weft__bulk_unlend(). 0: the peer would not get at it. */
+int weft__bulk_lend(struct weft__channel *channel, const struct weft__peer *peer,
+                    struct weft__xfer *xfer);
+void weft__bulk_unlend(struct weft__channel *channel, struct weft__xfer *xfer);
+void weft__bulk_announce_lent(const struct weft__bulk *bulk, struct weft__outgoing *outgoing,
+                              struct weft__announcement *announced);
+void weft__bulk_give_lent(struct weft__bulk *bulk, struct weft__outgoing *outgoing);
+/* What is wrong with an announcement, or NULL. */
+const char *weft__bulk_check_lent(const struct weft__layout *layout,
+                                  const struct weft__announcement *announced);
+/* What a device has reached of a message is given back. */
+void weft__bulk_put_back(struct weft__arrival *arrival);
+/* A peer is gone. */
+void weft__bulk_device_gone(struct weft__peer *peer);
 
 /* ---- bulk_read.c: process_vm_readv() ---- */
 

@@ -137,8 +137,12 @@ static const char *check(const struct weft__bulk *bulk, const struct weft__annou
 {
     const struct weft__layout *layout = &bulk->channel->layout;
     if (announced->slot >= layout->slots || announced->generation > WEFT__BULK_GENERATIONS ||
-        announced->how > WEFT__BULK_IN_CHUNKS)
+        announced->how > WEFT__BULK_ON_DEVICE)
         return "it has announced a message in a way that there is not";
+    if (announced->bytes > PTRDIFF_MAX)
+        return "it has announced a message that is longer than any memory";
+    if (announced->how == WEFT__BULK_ON_DEVICE)
+        return weft__bulk_check_lent(layout, announced);
     if (announced->how == WEFT__BULK_IN_ARENA &&
         (announced->where > layout->arena_bytes ||
          announced->bytes > layout->arena_bytes - announced->where))
@@ -148,9 +152,27 @@ static const char *check(const struct weft__bulk *bulk, const struct weft__annou
          (announced->how != WEFT__BULK_IN_CHUNKS || announced->where > layout->arena_bytes ||
           layout->arena_bytes - announced->where < WEFT__BULK_CHUNK)))
         return "it has announced a part of a message that is not in its memory";
-    if (announced->bytes > PTRDIFF_MAX)
-        return "it has announced a message that is longer than any memory";
     return NULL;
+}
+
+static struct weft__incoming *make_incoming(struct weft__bulk *bulk, struct weft__peer *peer,
+                                            struct weft__arrival *arrival)
+{
+    struct weft__incoming *incoming = take(bulk);
+    if (incoming) {
+        incoming->arrival = arrival;
+        incoming->peer = peer;
+        arrival->bulk = incoming;
+    }
+    return incoming;
+}
+
+int weft__bulk_pull(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__arrival *arrival)
+{
+    if (!make_incoming(bulk, peer, arrival))
+        return weft__error_memory("a large message");
+    arrival->message.list = WEFT__PIECES;
+    return WEFT_OK;
 }
 
 /* Where the engine finds the payload. 0: no memory. */
@@ -162,8 +184,13 @@ static int place(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
     message->data = NULL;
     message->list = 0;
     arrival->bulk = NULL;
+    arrival->reached = NULL;
     if (announced->bytes == 0)
         return 1;
+    if (announced->how == WEFT__BULK_ON_DEVICE) {
+        message->list = WEFT__DEVICE;
+        return 1;
+    }
     int all_there = announced->filled == 1 && announced->bytes <= WEFT__BULK_CHUNK;
     if (announced->how == WEFT__BULK_IN_ARENA || all_there) {
         message->data = weft__region_arena(&channel->layout, peer->region) + announced->where;
@@ -173,17 +200,14 @@ static int place(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
         message->data = (const void *)(uintptr_t)announced->where;
         return 1;
     }
-    struct weft__incoming *incoming = take(bulk);
+    struct weft__incoming *incoming = make_incoming(bulk, peer, arrival);
     if (!incoming)
         return 0;
-    incoming->arrival = arrival;
-    incoming->peer = peer;
     incoming->come = announced->filled;
     incoming->where[0] = announced->where;
     incoming->reads = announced->how == WEFT__BULK_AT_ADDRESS && bulk->read_from < SIZE_MAX &&
                       !bulk->unreadable[peer->index];
     message->list = incoming->reads ? WEFT__PIECES_OR_FETCH : WEFT__PIECES;
-    arrival->bulk = incoming;
     return 1;
 }
 
@@ -255,6 +279,7 @@ void weft__bulk_release(struct weft__channel *channel, struct weft__arrival *arr
     struct weft__peer *peer = peer_of(channel, arrival);
     if (arrival->bulk)
         give(bulk, arrival->bulk);
+    weft__bulk_put_back(arrival);
     give_back(channel, arrival,
               consumed == 1   ? WEFT__BULK_CONSUMED
               : consumed == 0 ? WEFT__BULK_REFUSED

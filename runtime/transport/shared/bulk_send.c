@@ -10,7 +10,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/flight.h"
 #include "runtime/transport/shared/bulk.h"
 #include <string.h>
 
@@ -143,6 +143,7 @@ static void give(struct weft__bulk *bulk, struct weft__outgoing *outgoing)
 {
     unqueue(bulk, outgoing);
     free_until(bulk, outgoing, outgoing->filled);
+    weft__bulk_give_lent(bulk, outgoing);
     bulk->cancelling -= outgoing->cancelled;
     bulk->under_way--;
     *outgoing =
@@ -188,17 +189,23 @@ static uint64_t arena_offset(const struct weft__channel *channel, const char *at
     return (uint64_t)(at - weft__region_arena(&channel->layout, channel->region));
 }
 
-/* The next chunk of a send, filled; where it is in the arena. 0: there is none. */
-static int fill_next(struct weft__bulk *bulk, struct weft__outgoing *outgoing, uint64_t *where)
+/* The next chunk of a send, filled; where it is in the arena. 0: there is none. `staged`: its
+ * bytes, which have come from a device; or NULL. */
+static int fill_next(struct weft__bulk *bulk, struct weft__outgoing *outgoing, const char *staged,
+                     uint64_t *where)
 {
     uint32_t *chunk = &outgoing->chunks[outgoing->filled % WEFT__BULK_WINDOW];
+    const struct weft__xfer there = {.message = {.data = staged}};
     size_t offset = (size_t)outgoing->filled * WEFT__BULK_CHUNK;
     size_t rest = outgoing->bytes - offset;
+    size_t bytes = rest < WEFT__BULK_CHUNK ? rest : WEFT__BULK_CHUNK;
     if (!chunk_take(bulk, chunk))
         return 0;
-    weft__bulk_fill(&bulk->filling, outgoing->xfer, offset, bulk->chunks[*chunk],
-                    rest < WEFT__BULK_CHUNK ? rest : WEFT__BULK_CHUNK);
+    weft__bulk_fill(&bulk->filling, staged ? &there : outgoing->xfer, staged ? 0 : offset,
+                    bulk->chunks[*chunk], bytes);
     outgoing->filled++;
+    if (staged)
+        weft__stage_done(outgoing->xfer, offset, bytes);
     *where = arena_offset(bulk->channel, bulk->chunks[*chunk]);
     return 1;
 }
@@ -243,8 +250,10 @@ static void describe(struct weft__bulk *bulk, struct weft__outgoing *outgoing,
     size_t room = channel->layout.arena_bytes;
     int to_itself = outgoing->peer == channel->rank;
     announced->bytes = message->bytes;
-    if (!message->list && at >= arena && at - arena < room &&
-        message->bytes <= room - (at - arena)) {
+    if (message->list == WEFT__DEVICE) {
+        weft__bulk_announce_lent(bulk, outgoing, announced);
+    } else if (!message->list && at >= arena && at - arena < room &&
+               message->bytes <= room - (at - arena)) {
         announced->how = WEFT__BULK_IN_ARENA;
         announced->where = at - arena;
     } else if (!message->list && (to_itself || may_read(bulk, message->bytes))) {
@@ -252,7 +261,8 @@ static void describe(struct weft__bulk *bulk, struct weft__outgoing *outgoing,
         announced->where = at;
     } else {
         announced->how = WEFT__BULK_IN_CHUNKS;
-        if (message->bytes == 0 || !may_push(bulk) || !fill_next(bulk, outgoing, &announced->where))
+        if (message->bytes == 0 || message->list == WEFT__STAGED || !may_push(bulk) ||
+            !fill_next(bulk, outgoing, NULL, &announced->where))
             return;
         announced->filled = 1;
         outgoing->pushed = 1;
@@ -293,6 +303,7 @@ int weft__bulk_send(struct weft__channel *channel, struct weft__peer *peer, stru
     if (status == WEFT_OK)
         return WEFT_IN_PROGRESS;
     give(bulk, outgoing);
+    xfer->handle = 0;
     return status;
 }
 
@@ -490,8 +501,18 @@ static int fill_turn(struct weft__bulk *bulk)
                                      .number = outgoing->number,
                                      .its_generation = outgoing->its_generation,
                                      .chunk = outgoing->filled};
+    const char *staged = NULL;
     unqueue(bulk, outgoing);
-    if (!fill_next(bulk, outgoing, &words.where)) {
+    if (outgoing->xfer->message.list == WEFT__STAGED) {
+        size_t bytes;
+        staged =
+            weft__stage_at(outgoing->xfer, (size_t)outgoing->filled * WEFT__BULK_CHUNK, &bytes);
+        if (!staged) {
+            weft__channel_again(channel); /* the engine brings it, and tells by `staged` */
+            return 0;
+        }
+    }
+    if (!fill_next(bulk, outgoing, staged, &words.where)) {
         outgoing->next = bulk->starved;
         outgoing->queued = 1;
         bulk->starved = words.slot + 1;
@@ -513,6 +534,15 @@ int weft__bulk_send_poll(struct weft__bulk *bulk)
     return count;
 }
 
+void weft__bulk_staged(struct weft__channel *channel, const struct weft__xfer *xfer)
+{
+    struct weft__bulk *bulk = weft__bulk_of(channel);
+    struct weft__outgoing *outgoing = sent(bulk, xfer);
+    if (outgoing && outgoing->pulled && !outgoing->queued && wants_chunk(outgoing))
+        queue(bulk, outgoing);
+    weft__bulk_settle(bulk);
+}
+
 /* ---- what the receiver says ---- */
 
 static void pull(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__outgoing *outgoing,
@@ -527,6 +557,10 @@ static void pull(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
     outgoing->pushed = 0;
     outgoing->number = words->number;
     outgoing->its_generation = words->its_generation;
+    if (outgoing->lent && outgoing->xfer) {
+        weft__bulk_give_lent(bulk, outgoing);
+        weft__stage_switch(outgoing->xfer);
+    }
     if (wants_chunk(outgoing))
         queue(bulk, outgoing);
 }

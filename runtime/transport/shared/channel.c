@@ -12,7 +12,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
-#include "runtime/transport/shared/inside.h"
+#include "runtime/transport/shared/bulk.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -272,7 +272,8 @@ static inline int try_send(struct weft__channel *channel, struct weft__peer *pee
     size_t cost = WEFT__AHEAD_COST(bytes);
     if (!weft__ring_may_send(channel, peer))
         return peer->state == WEFT__PEER_DEAD ? weft__channel_refused(peer) : NO_ROOM;
-    if (bytes <= channel->layout.eager_bytes && weft__ring_may(channel, peer, cost)) {
+    if (bytes <= channel->layout.eager_bytes && message->list < WEFT__DEVICE &&
+        weft__ring_may(channel, peer, cost)) {
         struct weft__line line = {.tag = message->tag,
                                   .object = message->object,
                                   .version = message->version,
@@ -305,6 +306,36 @@ int weft__channel_send(struct weft__channel *channel, struct weft__xfer *xfer)
     return WEFT_IN_PROGRESS;
 }
 
+int weft__channel_send_device(struct weft__channel *channel, struct weft__xfer *xfer)
+{
+    struct weft__peer *peer = peer_of(channel, xfer->message.to);
+    if (peer->state >= WEFT__PEER_CLOSED)
+        return weft__channel_refused(peer);
+    if (channel->transport->device_way == WEFT_DEVICE_WAY_STAGED ||
+        !weft__bulk_lend(channel, peer, xfer))
+        return WEFT__OUT_OF_REACH;
+    int status = weft__channel_send(channel, xfer);
+    if (status < 0)
+        weft__bulk_unlend(channel, xfer);
+    return status;
+}
+
+int weft__channel_reach(struct weft__channel *channel, struct weft__message *message,
+                        struct weft__device *device)
+{
+    return weft__bulk_reach(channel, weft__arrival_of(message), device);
+}
+
+const char *weft__channel_reached(const struct weft__message *message, size_t offset, size_t *bytes)
+{
+    return weft__bulk_reached((const struct weft__arrival *)message, offset, bytes);
+}
+
+void weft__channel_staged(struct weft__channel *channel, const struct weft__xfer *xfer)
+{
+    weft__bulk_staged(channel, xfer);
+}
+
 int weft__channel_control(struct weft__channel *channel, const struct weft__message *message)
 {
     struct weft__peer *peer = peer_of(channel, message->to);
@@ -330,6 +361,8 @@ static void send_queued(struct weft__channel *channel, struct weft__peer *peer)
     peer->flushing = 1;
     int status = try_send(channel, peer, xfer);
     peer->flushing = 0;
+    if (status < 0 && xfer->message.list == WEFT__DEVICE)
+        weft__bulk_unlend(channel, xfer);
     if (status != WEFT_IN_PROGRESS)
         weft__engine_sent(channel->transport->engine, xfer, status);
 }
@@ -366,11 +399,14 @@ static void end_sends(struct weft__channel *channel, struct weft__peer *peer)
 {
     while (peer->queue) {
         struct weft__message *message = dequeue(channel, peer);
-        if (is_queued_line(message))
+        if (is_queued_line(message)) {
             free_queued(message);
-        else
-            weft__engine_sent(channel->transport->engine, (struct weft__xfer *)message,
-                              WEFT_ERR_PEER);
+            continue;
+        }
+        struct weft__xfer *xfer = (struct weft__xfer *)message; /* its first member */
+        if (message->list == WEFT__DEVICE)
+            weft__bulk_unlend(channel, xfer);
+        weft__engine_sent(channel->transport->engine, xfer, WEFT_ERR_PEER);
     }
     weft__bulk_gone(channel, peer);
 }
@@ -514,6 +550,8 @@ int weft__channel_cancel(struct weft__channel *channel, struct weft__xfer *xfer)
         peer->queue_end = link;
     if (!peer->queue)
         has_no_queue(channel, peer);
+    if (xfer->message.list == WEFT__DEVICE)
+        weft__bulk_unlend(channel, xfer);
     return WEFT_OK;
 }
 

@@ -39,6 +39,13 @@ WEFT__PRIVATE int weft__channel_open(struct weft__channel **channel,
 /* Whether a rank of the transport is a member. */
 WEFT__PRIVATE int weft__channel_reaches(const struct weft__channel *channel, int rank);
 WEFT__PRIVATE int weft__channel_send(struct weft__channel *channel, struct weft__xfer *xfer);
+WEFT__PRIVATE int weft__channel_send_device(struct weft__channel *channel, struct weft__xfer *xfer);
+WEFT__PRIVATE int weft__channel_reach(struct weft__channel *channel, struct weft__message *message,
+                                      struct weft__device *device);
+WEFT__PRIVATE const char *weft__channel_reached(const struct weft__message *message, size_t offset,
+                                                size_t *bytes);
+WEFT__PRIVATE void weft__channel_staged(struct weft__channel *channel,
+                                        const struct weft__xfer *xfer);
 WEFT__PRIVATE int weft__channel_control(struct weft__channel *channel,
                                         const struct weft__message *message);
 WEFT__PRIVATE int weft__channel_poll(struct weft__channel *channel);

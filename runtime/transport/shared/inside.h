@@ -35,7 +35,7 @@ struct weft__announcement {
     uint32_t slot;
     uint32_t generation;
     uint32_t how;    /* bulk's */
-    uint32_t filled; /* in chunks: so many are there, at `where` */
+    uint32_t filled; /* in chunks: so many are there, at `where`; on a device: parts of the list */
 };
 _Static_assert(sizeof(struct weft__announcement) <= WEFT__LINE_PAYLOAD, "it fits into a line");
 
@@ -46,6 +46,7 @@ struct weft__arrival {
     size_t cost;                            /* what its sender gets back of `ahead_bytes` */
     struct weft__announcement announcement; /* CH_BULK; copied and checked */
     void *bulk;                             /* bulk's own */
+    struct weft__reached *reached;          /* what a device reads of it; or NULL (bulk_device.c) */
     _Alignas(64) char payload[];
 };
 
@@ -109,6 +110,8 @@ struct weft__peer {
     /* bulk's, death's */
     void *bulk;
     void *death;
+    uint64_t owner;              /* of its device, whose memory ... */
+    struct weft__device *reader; /* ... this one has open; 0: none has been */
 };
 
 struct weft__channel {
@@ -215,6 +218,10 @@ void weft__bulk_release(struct weft__channel *channel, struct weft__arrival *arr
 int weft__bulk_read(struct weft__channel *channel, struct weft__arrival *arrival, int reading);
 int weft__bulk_withdrawn(struct weft__channel *channel, struct weft__xfer *xfer);
 int weft__bulk_cancel(struct weft__channel *channel, struct weft__xfer *xfer);
+void weft__bulk_staged(struct weft__channel *channel, const struct weft__xfer *xfer);
+int weft__bulk_reach(struct weft__channel *channel, struct weft__arrival *arrival,
+                     struct weft__device *device);
+const char *weft__bulk_reached(const struct weft__arrival *arrival, size_t offset, size_t *bytes);
 /* A peer is closed or dead: sends to it end with WEFT_ERR_PEER, what comes from it is not read any
  * more. */
 void weft__bulk_gone(struct weft__channel *channel, struct weft__peer *peer);

@@ -13,6 +13,29 @@ static int shared_send(struct weft__transport *transport, struct weft__xfer *xfe
     return weft__channel_send(channel_of(transport), xfer);
 }
 
+static int shared_send_device(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    return weft__channel_send_device(channel_of(transport), xfer);
+}
+
+static int shared_reach(struct weft__transport *transport, struct weft__message *message,
+                        struct weft__device *device)
+{
+    return weft__channel_reach(channel_of(transport), message, device);
+}
+
+static const char *shared_reached(struct weft__transport *transport,
+                                  const struct weft__message *message, size_t offset, size_t *bytes)
+{
+    (void)transport;
+    return weft__channel_reached(message, offset, bytes);
+}
+
+static void shared_staged(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    weft__channel_staged(channel_of(transport), xfer);
+}
+
 static int shared_control(struct weft__transport *transport, const struct weft__message *message)
 {
     return weft__channel_control(channel_of(transport), message);
@@ -85,6 +108,10 @@ static void shared_close(struct weft__transport *transport)
 
 const struct weft__transport_ops weft__shared_ops = {
     .send = shared_send,
+    .send_device = shared_send_device,
+    .reach = shared_reach,
+    .reached = shared_reached,
+    .staged = shared_staged,
     .control = shared_control,
     .poll = shared_poll,
     .pending = shared_pending,

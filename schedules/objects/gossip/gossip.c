@@ -434,8 +434,7 @@ static int agree(struct weft__creation *creation, struct weft_gossip *gossip, in
             weft__setting_word("config->nan", (int)gossip->nan, weft__nan_word(gossip->nan));
         settings[NEXT] = weft__setting_count("the next step", gossip->stats.steps);
         settings[NEXT].apart = UINT64_MAX;
-        weft__initial_settings(&settings[NEXT + 1], gossip->initial, !gossip->restored,
-                               &gossip->model);
+        weft__initial_settings(&settings[NEXT + 1], creation, gossip->initial);
     }
     int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
                                     &inverse, failed ? 0 : gossip->meet_ns, failed);
@@ -482,8 +481,8 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
     if (!status)
         status = make_run(gossip);
     if (!status)
-        status = weft__initial_make(&creation, gossip->initial, &gossip->model,
-                                    gossip->nan == WEFT_NAN_ERROR);
+        status = weft__initial_make(&creation, gossip->initial, &gossip->model, NULL,
+                                    gossip->nan == WEFT_NAN_ERROR, !gossip->restored);
     status = agree(&creation, gossip, status);
     if (!status)
         *out = gossip;

@@ -58,7 +58,7 @@ static int decide(struct weft_group_average *average, const struct weft_group_av
     else
         weft_groups_at(groups, state->failed_version, past->rank, members, &count, &place);
     if (!status && !has_ended(average, state, members, count, told))
-        weft__average_add_failed(average, state->failed);
+        status = weft__average_add_failed(average, state->failed);
     weft_memory_free(members);
     weft_groups_destroy(groups);
     return status;

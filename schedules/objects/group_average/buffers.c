@@ -18,65 +18,109 @@ static int keeps_own(const struct weft_group_average *average)
            average->config.mode == WEFT_AVERAGE_WAIT_AVOIDING;
 }
 
-int weft__average_make_buffers(struct weft_group_average *average,
-                               const struct weft_group_average_state *state)
+/* ---- memory, and what is done to it when nothing else goes on ---- */
+
+static int make_buffer(struct weft_group_average *average, void **buffer)
 {
-    average->buffer_count = keeps_own(average) ? WEFT__AVERAGE_MOST_BUFFERS : WEFT__AVERAGE_BUFFERS;
-    for (int i = 0; i < average->buffer_count; i++) {
-        average->buffers[i].data =
-            weft_context_memory_alloc(average->context, average->bytes ? average->bytes : 1, 1);
-        if (!average->buffers[i].data)
-            return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d buffers of %zu bytes",
-                                  average->buffer_count, average->bytes);
-    }
-    average->published = -1;
-    average->running.buffer = average->newest.buffer = average->synced.buffer = -1;
-    if (average->config.contribution == WEFT_AVERAGE_REPLACE)
-        return WEFT_OK;
-    if (state->pending) { /* of no step: published_sequence is 0 */
-        memcpy(average->buffers[0].data, state->pending, average->bytes);
-        average->buffers[0].uses = WEFT__PUBLISHED;
-        average->published = 0;
-    }
-    average->zero =
-        weft_context_memory_alloc(average->context, average->bytes ? average->bytes : 1, 1);
-    if (state->sum)
-        average->carried = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
-    if (!average->zero || (state->sum && !average->carried))
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", average->bytes);
-    if (state->sum)
-        memcpy(average->carried, state->sum, average->bytes);
-    average->carried_members = state->sum_members;
+    size_t bytes = average->bytes ? average->bytes : 1;
+    if (average->device)
+        return weft_context_device_alloc(average->context, WEFT_MEMORY_DEVICE, bytes, buffer);
+    *buffer = weft_context_memory_alloc(average->context, bytes, 1);
+    return *buffer ? WEFT_OK
+                   : weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d buffers of %zu bytes",
+                                    average->buffer_count, average->bytes);
+}
+
+static void free_buffer(struct weft_group_average *average, void *buffer)
+{
+    if (average->device)
+        weft_context_device_free(average->context, buffer);
+    else
+        weft_context_memory_free(average->context, buffer);
+}
+
+/* From anywhere. */
+static int copy(struct weft_group_average *average, void *buffer, const void *from)
+{
+    if (average->device)
+        return weft_context_device_copy(average->context, buffer, from, average->bytes);
+    memcpy(buffer, from, average->bytes);
     return WEFT_OK;
 }
 
-void weft__average_fill_buffers(struct weft_group_average *average)
+/* to = to * scale + from * by */
+static int combine(struct weft_group_average *average, void *to, double scale, const void *from,
+                   double by)
 {
-    if (average->config.contribution != WEFT_AVERAGE_REPLACE)
-        return;
-    weft__average_load(average, average->buffers[0].data, NULL, NULL);
-    average->buffers[0].uses = WEFT__PUBLISHED;
-    average->published = 0;
+    if (average->device)
+        return weft__average_device_combine(average, to, scale, from, by);
+    weft__average_combine(average, to, scale, from, by);
+    return WEFT_OK;
 }
 
-void weft__average_add_failed(struct weft_group_average *average, const void *failed)
+static void publish(struct weft_group_average *average, int buffer)
 {
-    if (average->published >= 0) {
-        weft__average_add(average, average->buffers[average->published].data, failed);
-        return;
+    average->buffers[buffer].uses = WEFT__PUBLISHED;
+    average->published = buffer;
+}
+
+int weft__average_make_buffers(struct weft_group_average *average,
+                               const struct weft_group_average_state *state)
+{
+    int status = WEFT_OK;
+    average->buffer_count = keeps_own(average) ? WEFT__AVERAGE_MOST_BUFFERS : WEFT__AVERAGE_BUFFERS;
+    for (int i = 0; i < average->buffer_count && !status; i++)
+        status = make_buffer(average, &average->buffers[i].data);
+    average->published = -1;
+    average->running.buffer = average->newest.buffer = average->synced.buffer = -1;
+    if (status || average->config.contribution == WEFT_AVERAGE_REPLACE)
+        return status;
+    if (state->pending) { /* of no step: published_sequence is 0 */
+        status = copy(average, average->buffers[0].data, state->pending);
+        publish(average, 0);
     }
-    memcpy(average->buffers[0].data, failed, average->bytes);
-    average->buffers[0].uses = WEFT__PUBLISHED;
-    average->published = 0;
+    if (!status)
+        status = make_buffer(average, &average->zero);
+    if (!status && average->device)
+        status = weft__average_device_clear(average, average->zero);
+    if (!status && state->sum)
+        status = make_buffer(average, &average->carried);
+    if (!status && state->sum)
+        status = copy(average, average->carried, state->sum);
+    average->carried_members = state->sum_members;
+    return status;
+}
+
+int weft__average_fill_buffers(struct weft_group_average *average)
+{
+    int status = WEFT_OK;
+    if (average->config.contribution != WEFT_AVERAGE_REPLACE)
+        return WEFT_OK;
+    if (average->device)
+        status = weft__average_device_load(average, average->buffers[0].data);
+    else
+        weft__average_load(average, average->buffers[0].data, NULL, NULL);
+    publish(average, 0);
+    return status;
+}
+
+int weft__average_add_failed(struct weft_group_average *average, const void *failed)
+{
+    if (average->published >= 0)
+        return combine(average, average->buffers[average->published].data, 1, failed, 1);
+    publish(average, 0);
+    return copy(average, average->buffers[0].data, failed);
 }
 
 void weft__average_free_buffers(struct weft_group_average *average)
 {
     for (int i = 0; i < average->buffer_count; i++)
-        weft_context_memory_free(average->context, average->buffers[i].data);
-    weft_context_memory_free(average->context, average->zero);
-    weft_memory_free(average->carried);
+        free_buffer(average, average->buffers[i].data);
+    free_buffer(average, average->zero);
+    free_buffer(average, average->carried);
 }
+
+/* ---- uses ---- */
 
 /* Under the lock, like all that follow. There is always one (group_average.h). */
 static int claim(struct weft_group_average *average, unsigned use)
@@ -123,26 +167,58 @@ static void load(struct weft_group_average *average, int to, int base_buffer)
         memset(buffer, 0, average->bytes);
 }
 
-int weft__average_publish(struct weft_group_average *average, uint64_t step)
+/* Two buffers are held: one that a step's contribution is loaded into, and what it is added to. */
+void weft__average_begin_loading(struct weft_group_average *average)
 {
+    struct weft__average_loading *loading = &average->loading;
     int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
     pthread_mutex_lock(&average->lock);
     move(average, WEFT__SYNCED | WEFT__POSTED | WEFT__SAVED, -1);
     average->synced.buffer = -1;
-    int base = accumulates ? average->published : -1;
-    int to = claim(average, WEFT__HELD);
-    if (base >= 0)
-        average->buffers[base].uses |= WEFT__HELD;
+    loading->base = accumulates ? average->published : -1;
+    loading->to = claim(average, WEFT__HELD);
+    if (loading->base >= 0)
+        average->buffers[loading->base].uses |= WEFT__HELD;
     pthread_mutex_unlock(&average->lock);
+}
 
+/* Under the lock: what has been loaded is published, but a model that is not finite. */
+static int end_loading(struct weft_group_average *average, uint64_t step)
+{
+    int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
+    int to = average->loading.to, takes = accumulates || !average->bad.count;
+    average->stats.nans += average->bad.count;
+    if (takes) {
+        average->published = to;
+        average->published_sequence = step + 1;
+        move(average, WEFT__PUBLISHED, to);
+        move(average, WEFT__POSTED, accumulates ? -1 : to);
+    }
+    unmark(average, WEFT__HELD);
+    return takes;
+}
+
+int weft__average_end_loading(struct weft_group_average *average, uint64_t step)
+{
+    pthread_mutex_lock(&average->lock);
+    int takes = end_loading(average, step);
+    pthread_mutex_unlock(&average->lock);
+    return takes;
+}
+
+void weft__average_drop_loading(struct weft_group_average *average)
+{
+    pthread_mutex_lock(&average->lock);
+    unmark(average, WEFT__HELD);
+    pthread_mutex_unlock(&average->lock);
+}
+
+int weft__average_publish(struct weft_group_average *average, uint64_t step)
+{
+    weft__average_begin_loading(average);
+    int to = average->loading.to, base = average->loading.base;
     load(average, to, base);
     pthread_mutex_lock(&average->lock);
-    if (average->bad.count && !accumulates) {
-        average->stats.nans += average->bad.count;
-        unmark(average, WEFT__HELD);
-        pthread_mutex_unlock(&average->lock);
-        return 0;
-    }
     if (base >= 0 && average->published != base) {
         /* A version has taken it meanwhile: what remains to be published is this step's alone. No
          * later one can take anything, as nothing is published. */
@@ -150,14 +226,9 @@ int weft__average_publish(struct weft_group_average *average, uint64_t step)
         load(average, to, -1);
         pthread_mutex_lock(&average->lock);
     }
-    average->stats.nans += average->bad.count;
-    average->published = to;
-    average->published_sequence = step + 1;
-    move(average, WEFT__PUBLISHED, to);
-    move(average, WEFT__POSTED, accumulates ? -1 : to);
-    unmark(average, WEFT__HELD);
+    int takes = end_loading(average, step);
     pthread_mutex_unlock(&average->lock);
-    return 1;
+    return takes;
 }
 
 /* Where nothing has come of this object it was the one before that this rank was in. */
@@ -174,7 +245,7 @@ static void tell_past(const struct weft_group_average *average,
 }
 
 /* What there is of an object that has failed and accumulates. */
-static void save_failed(struct weft_group_average *average, struct weft_group_average_state *state)
+static int save_failed(struct weft_group_average *average, struct weft_group_average_state *state)
 {
     const struct weft__average_sum *newest = &average->newest;
     uint64_t version = average->failed_version;
@@ -190,29 +261,36 @@ static void save_failed(struct weft_group_average *average, struct weft_group_av
             state->failed_version = version;
         }
     if (newest->buffer < 0 || newest->version < average->taken)
-        return;
+        return WEFT_OK;
     const void *sum = average->buffers[newest->buffer].data;
     int members = newest->divided ? 1 : newest->members;
     if (average->carried) {
-        weft__average_combine(average, average->carried, 1.0 / average->carried_members, sum,
-                              1.0 / members);
+        int status =
+            combine(average, average->carried, 1.0 / average->carried_members, sum, 1.0 / members);
+        if (status)
+            return status;
         average->carried_members = 1;
         average->taken = newest->version + 1;
-        return;
+        return WEFT_OK;
     }
     state->sum = sum;
     state->sum_count = average->count;
     state->sum_members = members;
+    return WEFT_OK;
 }
 
-void weft__average_save(struct weft_group_average *average, int takes, int failed,
-                        struct weft_group_average_state *state)
+int weft__average_save(struct weft_group_average *average, int takes, int failed,
+                       struct weft_group_average_state *state)
 {
+    /* Without the lock: its series are over, and a device may have to be waited for. */
+    if (failed && average->config.contribution == WEFT_AVERAGE_ACCUMULATE) {
+        int status = save_failed(average, state);
+        if (status)
+            return status;
+    }
     pthread_mutex_lock(&average->lock);
     int pending = average->config.contribution == WEFT_AVERAGE_ACCUMULATE ? average->published : -1;
     tell_past(average, state);
-    if (failed && average->config.contribution == WEFT_AVERAGE_ACCUMULATE)
-        save_failed(average, state);
     if (average->carried) {
         state->sum = average->carried;
         state->sum_count = average->count;
@@ -231,6 +309,7 @@ void weft__average_save(struct weft_group_average *average, int takes, int faile
         move(average, WEFT__PUBLISHED, -1);
     }
     pthread_mutex_unlock(&average->lock);
+    return WEFT_OK;
 }
 
 /* ---- versions ---- */
@@ -304,8 +383,8 @@ void weft__average_end(struct weft_group_average *average, int synchronised, int
 /* ---- results ---- */
 
 /* The sum that a step takes, held with its contribution; its buffer is -1 if there is none. */
-static struct weft__average_sum choose(struct weft_group_average *average, uint64_t step,
-                                       const void **posted)
+static struct weft__average_sum find_sum(struct weft_group_average *average, uint64_t step,
+                                         const void **posted)
 {
     struct weft__average_sum sum = {.buffer = -1, .own = -1, .version = step};
     pthread_mutex_lock(&average->lock);
@@ -326,32 +405,31 @@ static struct weft__average_sum choose(struct weft_group_average *average, uint6
 }
 
 /* What the object before has left comes on top of what this step gets, or is that. */
-static void take_carried(struct weft_group_average *average, int buffer,
-                         struct weft__average_mix *mix)
+static void take_carried(struct weft_group_average *average, struct weft__average_taking *taking)
 {
-    void *sum = average->buffers[buffer < 0 ? 0 : buffer].data;
-    if (buffer < 0)
+    struct weft__average_mix *mix = &taking->mix;
+    if (taking->sum.buffer < 0)
         *mix = (struct weft__average_mix){.sum = average->carried,
                                           .divisor = average->carried_members};
-    else /* nobody else reads it */
-        weft__average_combine(average, sum, 1, average->carried,
-                              (double)mix->divisor / average->carried_members);
+    else
+        taking->carries = (double)mix->divisor / average->carried_members;
 }
 
-void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
-                        struct weft_group_average_result *result)
+void weft__average_choose(struct weft_group_average *average, uint64_t step, int difference)
 {
+    struct weft__average_taking *taking = &average->taking;
     const void *posted;
-    struct weft__average_sum sum = choose(average, step, &posted);
+    struct weft__average_sum sum = find_sum(average, step, &posted);
     int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
     /* A rank that goes on from an older checkpoint than others has steps without their version. */
     int synchronised = sum.buffer >= 0 && weft__average_syncs(average, step) && sum.version == step;
     int included = synchronised || (sum.buffer >= 0 && sum.sequence == step + 1);
     int idle = average->config.mode == WEFT_AVERAGE_NONE && !weft__average_syncs(average, step);
     int stale = !included && !accumulates, substitutes = stale && sum.own >= 0;
-    struct weft__average_mix mix = {0};
+    *taking = (struct weft__average_taking){
+        .sum = sum, .synchronised = synchronised, .idle = idle, .late = !included && !idle};
     if (sum.buffer >= 0)
-        mix = (struct weft__average_mix){
+        taking->mix = (struct weft__average_mix){
             .sum = average->buffers[sum.buffer].data,
             .own = substitutes ? average->buffers[sum.own].data : NULL,
             .posted = difference && !accumulates ? posted : NULL,
@@ -359,29 +437,54 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
             /* That of a synchronisation has been divided already; its own step takes it. */
             .divisor = sum.divided ? 1 : sum.members + (stale && !substitutes)};
     if (average->carried)
-        take_carried(average, sum.buffer, &mix);
+        take_carried(average, taking);
     /* The sum of a lone member is its contribution: nothing of it is left. */
-    if (mix.sum && (!substitutes || sum.members > 1))
-        weft__average_mix(average, &mix);
-    else if (!mix.sum && accumulates)
+    taking->mixes = taking->mix.sum && (!substitutes || sum.members > 1);
+    taking->clears = !taking->mix.sum && accumulates;
+}
+
+static void apply(struct weft_group_average *average)
+{
+    const struct weft__average_taking *taking = &average->taking;
+    if (taking->carries != 0) /* nobody else reads the sum */
+        weft__average_combine(average, average->buffers[taking->sum.buffer].data, 1,
+                              average->carried, taking->carries);
+    if (taking->mixes)
+        weft__average_mix(average, &taking->mix);
+    else if (taking->clears)
         weft__average_clear(average);
-    weft_memory_free(average->carried);
+}
+
+void weft__average_taken(struct weft_group_average *average,
+                         struct weft_group_average_result *result)
+{
+    const struct weft__average_taking *taking = &average->taking;
+    const struct weft__average_sum *sum = &taking->sum;
+    free_buffer(average, average->carried);
     average->carried = NULL;
     pthread_mutex_lock(&average->lock);
     unmark(average, WEFT__HELD | WEFT__POSTED);
-    if (sum.buffer >= 0)
-        average->taken = sum.version + 1;
-    if (synchronised) {
+    if (sum->buffer >= 0)
+        average->taken = sum->version + 1;
+    if (taking->synchronised) {
         average->synced.buffer = -1;
         move(average, WEFT__SYNCED, -1);
         average->stats.syncs++;
     }
     average->stats.steps++;
-    average->stats.stale_steps += !included && !idle;
-    average->stats.empty_steps += sum.buffer < 0 && !idle;
+    average->stats.stale_steps += taking->late;
+    average->stats.empty_steps += sum->buffer < 0 && !taking->idle;
     pthread_mutex_unlock(&average->lock);
-    *result = (struct weft_group_average_result){.version = sum.version,
-                                                 .members = sum.buffer >= 0 ? sum.members : 0,
-                                                 .stale = !included && !idle,
-                                                 .synchronised = synchronised};
+    *result = (struct weft_group_average_result){.version = sum->version,
+                                                 .members = sum->buffer >= 0 ? sum->members : 0,
+                                                 .stale = taking->late,
+                                                 .synchronised = taking->synchronised};
+}
+
+void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
+                        struct weft_group_average_result *result)
+{
+    weft__average_choose(average, step, difference);
+    apply(average);
+    weft__average_taken(average, result);
 }

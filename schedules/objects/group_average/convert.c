@@ -63,11 +63,6 @@ static int is_power_of_two(int number)
 KERNELS(f32, float)
 KERNELS(f64, double)
 
-void weft__average_add(const struct weft_group_average *average, void *to, const void *added)
-{
-    (average->work == WEFT_F64 ? add_f64 : add_f32)(to, to, added, average->count);
-}
-
 void weft__average_combine(const struct weft_group_average *average, void *to, double scale,
                            const void *from, double by)
 {
@@ -149,10 +144,10 @@ void weft__average_load_finite(const struct weft_group_average *average, void *b
             for (size_t e = 0; e < n; e++, done++) {
                 double value = isfinite(wide[e]) ? wide[e] : 0;
                 if (average->work == WEFT_F64)
-                    ((double *)buffer)[done] = value + (base ? ((const double *)base)[done] : 0);
+                    ((double *)buffer)[done] = base ? value + ((const double *)base)[done] : value;
                 else
                     ((float *)buffer)[done] =
-                        (float)value + (base ? ((const float *)base)[done] : 0);
+                        base ? (float)value + ((const float *)base)[done] : (float)value;
             }
         }
     }

@@ -45,12 +45,14 @@
 #include <weft/run.h>
 #include <weft/template.h>
 
+#include "schedules/objects/device.h"
 #include "schedules/objects/model.h"
 
 enum {
     WEFT__AVERAGE_BUFFERS = 5,
     WEFT__AVERAGE_MOST_BUFFERS = 6, /* with those that stay with their sums */
-    WEFT__AVERAGE_MOST_EDGES = 32
+    WEFT__AVERAGE_MOST_EDGES = 32,
+    WEFT__AVERAGE_OPS = 4 /* of models on devices */
 };
 
 /* What a buffer is used for; several at once are possible. */
@@ -82,6 +84,33 @@ struct weft__average_sum {
     uint64_t sequence; /* of this rank's contribution: its step + 1, 0 if it is of no step */
 };
 
+/* How a sum is mixed into the tensors: W = sum / divisor, of a stale step W = (sum - own + W) /
+ * divisor, where there is no `own` (sum + W) / divisor. Of what was posted in the place of W:
+ * W += the same - posted. */
+struct weft__average_mix {
+    const void *sum;
+    const void *own;    /* or NULL */
+    const void *posted; /* or NULL */
+    int stale;
+    int divisor;
+};
+
+/* A step's contribution while it is loaded. */
+struct weft__average_loading {
+    int to, base; /* buffers; base -1: it is added to nothing */
+};
+
+/* What a step takes. */
+struct weft__average_taking {
+    struct weft__average_sum sum;
+    int synchronised, late;
+    int idle;       /* no sum was to be expected */
+    double carries; /* not 0: this much of what is carried is added to the sum first */
+    int mixes;      /* the tensors are mixed, */
+    int clears;     /* or become 0; else they stay */
+    struct weft__average_mix mix;
+};
+
 /* Plans of `activation`. */
 enum {
     WEFT__ACTIVATE,      /* the choice and its signals */
@@ -96,6 +125,35 @@ struct weft__average_plan {
     struct weft_plan *plan;
     weft_slot_t send, recv;
     uint64_t messages, bytes; /* that it sends */
+};
+
+/* Where the loading of a contribution is, on a device, and the mixing of a result. */
+enum {
+    WEFT__LOADS_NONE,
+    WEFT__LOADS, /* under way, or to begin when a stream gets there */
+    WEFT__LOADS_PUBLISHED /* and the step has arrived */,
+    WEFT__LOADS_REFUSED /* the model is not finite */
+};
+enum {
+    WEFT__MIXES_NONE,
+    WEFT__MIXES,       /* its run waits until it is known what the step takes */
+    WEFT__MIXES_KNOWN, /* the run has been told */
+    WEFT__MIXES_ENDED  /* the step is over but for the thread */
+};
+
+/* What there is beside that where the model is memory of a device (device.c). */
+struct weft__average_device {
+    struct weft__device_work work;
+    struct weft_op *ops[WEFT__AVERAGE_OPS];
+    struct weft_run *load, *mix;
+    weft_node_t known; /* the event of `mix` */
+    _Atomic int loads, mixes;
+    _Atomic int folds; /* no version may take what is pending: a gradient is being added to it */
+    uint64_t step;     /* that is under way */
+    int difference;    /* how it takes its result */
+    int on_stream;     /* a stream waits for its end */
+    int mixed;         /* some of the mixing has been put on the device */
+    struct weft_group_average_result got;
 };
 
 struct weft_group_average {
@@ -119,6 +177,8 @@ struct weft_group_average {
     struct weft_plan *activations[WEFT__ACTIVATIONS];
     weft_node_t application; /* the event of the first two */
     const struct weft_op *divide;
+    struct weft__average_device *device; /* NULL: the model is memory of the host */
+    _Atomic int device_made;
     struct weft_series *activation; /* NULL in other modes */
     struct weft_series *versions;
     struct weft_object *object; /* of both series: they fail, and are left, together */
@@ -134,6 +194,8 @@ struct weft_group_average {
     uint64_t last_step_ns, step_ns;
     uint64_t stall_ns;
     struct weft__bad bad; /* in what this step was to publish */
+    struct weft__average_loading loading;
+    struct weft__average_taking taking;
 
     /* Between the two. */
     _Atomic uint64_t arrived; /* steps below have been posted */
@@ -206,25 +268,87 @@ int weft__average_count_failed(struct weft_group_average *average, const char *w
 int weft__average_make_buffers(struct weft_group_average *average,
                                const struct weft_group_average_state *state);
 /* Adds to what is pending what the version of another object had consumed that failed. */
-void weft__average_add_failed(struct weft_group_average *average, const void *failed);
+int weft__average_add_failed(struct weft_group_average *average, const void *failed);
 /* Publishes the first model. */
-void weft__average_fill_buffers(struct weft_group_average *average);
+int weft__average_fill_buffers(struct weft_group_average *average);
 void weft__average_free_buffers(struct weft_group_average *average);
 /* Publishes the tensors as the contribution of a step. 0: a model is not finite, and was not. */
 int weft__average_publish(struct weft_group_average *average, uint64_t step);
+/* The same in parts, where a device loads: average->loading has the buffers; what is not finite is
+ * in average->bad at the end. dropped: nothing has been loaded. */
+void weft__average_begin_loading(struct weft_group_average *average);
+int weft__average_end_loading(struct weft_group_average *average, uint64_t step);
+void weft__average_drop_loading(struct weft_group_average *average);
 /* The buffers of a version that starts; -1 in *send: contributes zero. */
 void weft__average_begin(struct weft_group_average *average, uint64_t version, int members,
                          const void **send, void **recv);
 void weft__average_end(struct weft_group_average *average, int synchronised, int status);
 /* The state between two steps, at one moment; takes: what is pending is nobody's any more. failed:
  * so has the object, and its series are over. */
-void weft__average_save(struct weft_group_average *average, int takes, int failed,
-                        struct weft_group_average_state *state);
+int weft__average_save(struct weft_group_average *average, int takes, int failed,
+                       struct weft_group_average_state *state);
 /* Writes the result of a step to the tensors. */
 void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
                         struct weft_group_average_result *result);
+/* The same in parts, where a device mixes: what becomes of the tensors in a step goes to
+ * average->taking; difference: it is to be applied to what they are now. They have been written. */
+void weft__average_choose(struct weft_group_average *average, uint64_t step, int difference);
+void weft__average_taken(struct weft_group_average *average,
+                         struct weft_group_average_result *result);
 
-/* ---- convert.c: between tensors and buffers ---- */
+/* ---- group_average.c ---- */
+
+/* How a step is begun, by a thread or on a stream; `step`: how it is to be ended. */
+struct weft__average_begin {
+    const char *who;
+    enum weft__step step;
+    int on_stream;
+    struct CUstream_st *stream;
+};
+int weft__average_begin_step(struct weft_group_average *average,
+                             const struct weft__average_begin *begins);
+/* The contribution of a step has been published: tells the engine that the application has arrived.
+ */
+void weft__average_arrive(struct weft_group_average *average, uint64_t step);
+/* WEFT_ERR_TIMEOUT: the stream has not got to a point of the step. */
+int weft__average_late_stream(const struct weft_group_average *average, const char *who,
+                              const char *where, uint64_t began);
+/* What is left of the deadline of a wait that began then; WEFT_NEVER: it has none. */
+uint64_t weft__average_left(const struct weft_group_average *average, uint64_t began);
+
+/* ---- device.c: of models on devices ---- */
+
+int weft__average_make_device(struct weft_group_average *average);
+void weft__average_free_device(struct weft_group_average *average);
+/* Loads what the tensors have; by a thread it has been done, on a stream it will be, and then
+ * published. WEFT_ERR_COMPUTE: a model was refused. */
+int weft__average_device_post(struct weft_group_average *average,
+                              const struct weft__average_begin *begins);
+/* Waits until the loading has ended; and until the tensors have been mixed, of a step whose version
+ * has ended. WEFT_ERR_TIMEOUT: the stream has not got there in time since `began`. */
+int weft__average_device_await(struct weft_group_average *average, uint64_t began, const char *who);
+/* After that: WEFT_ERR_COMPUTE, if the model was refused on a stream; the step is over. */
+int weft__average_device_refused(struct weft_group_average *average, uint64_t began,
+                                 const char *who);
+int weft__average_device_mix(struct weft_group_average *average, uint64_t began, const char *who);
+/* Nothing of the step is on the device any more; whether its contribution had been published. */
+int weft__average_device_stop(struct weft_group_average *average);
+/* Whether a stream has still to begin the step, or to end it. */
+int weft__average_device_waits(const struct weft_group_average *average);
+/* Whether a wait for the step would not wait. */
+int weft__average_device_ended(struct weft_group_average *average);
+/* Callbacks: the object has failed; versions below have ended, or the step has arrived. */
+void weft__average_failed(void *user, struct weft_object *object, int status);
+void weft__average_device_look(struct weft_group_average *average, uint64_t ended);
+/* Between buffers and tensors, when nothing else goes on; waits. As those of convert.c. */
+int weft__average_device_load(struct weft_group_average *average, void *buffer);
+int weft__average_device_combine(struct weft_group_average *average, void *to, double scale,
+                                 const void *from, double by);
+int weft__average_device_clear(struct weft_group_average *average, void *buffer);
+/* The device's part of weft__average_divide(). */
+int weft__average_divide_there(struct weft_call *call, void *stream);
+
+/* ---- convert.c: between tensors and buffers of the host ---- */
 
 /* buffer = tensors, or buffer = base + tensors. bad: NULL, or what is not finite is counted. */
 void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base,
@@ -232,20 +356,8 @@ void weft__average_load(const struct weft_group_average *average, void *buffer, 
 /* The same, of tensors whose elements that are not finite are zero. */
 void weft__average_load_finite(const struct weft_group_average *average, void *buffer,
                                const void *base);
-/* How a sum is mixed into the tensors: W = sum / divisor, of a stale step W = (sum - own + W) /
- * divisor, where there is no `own` (sum + W) / divisor. Of what was posted in the place of W:
- * W += the same - posted. */
-struct weft__average_mix {
-    const void *sum;
-    const void *own;    /* or NULL */
-    const void *posted; /* or NULL */
-    int stale;
-    int divisor;
-};
 void weft__average_mix(const struct weft_group_average *average,
                        const struct weft__average_mix *mix);
-/* to += what is added, two buffers. */
-void weft__average_add(const struct weft_group_average *average, void *to, const void *added);
 /* to = to * scale + from * by */
 void weft__average_combine(const struct weft_group_average *average, void *to, double scale,
                            const void *from, double by);

@@ -77,10 +77,11 @@ static void add_division(struct weft_group_average *average, struct weft_schedul
     while (weft_schedule_get_slot(schedule, recv, &slot) == WEFT_OK &&
            strcmp(slot.name, "recv") != 0)
         recv++;
-    for (size_t at = 0; at < average->count; at += DIVIDED) {
+    size_t slice = average->device ? average->count : DIVIDED; /* which keeps nobody waiting */
+    for (size_t at = 0; at < average->count; at += slice) {
         size_t left = average->count - at;
-        struct weft_compute_argument sum = {
-            weft_region_at(recv, at, left < DIVIDED ? left : DIVIDED), WEFT_UPDATE};
+        struct weft_compute_argument sum = {weft_region_at(recv, at, left < slice ? left : slice),
+                                            WEFT_UPDATE};
         weft_node_t node = weft_schedule_add_compute(schedule, average->divide, &sum, 1, 0);
         weft_schedule_add_order(schedule, all, node);
     }
@@ -96,6 +97,7 @@ static int make_average(struct weft_group_average *average, struct weft__average
     weft_template_params_init(&params);
     params.count = average->count;
     params.dtype = average->work;
+    params.memory = average->config.memory;
     params.algo = average->config.algo;
     params.cost = &around->cost;
     if (synchronises) /* who is in a group changes, and with it which hosts are */
@@ -148,6 +150,7 @@ int weft__average_make_plans(struct weft_group_average *average)
     weft_op_config_init(&op);
     op.name = "divide-by-ranks";
     op.compute = weft__average_divide;
+    op.device = weft__average_divide_there;
     int status = weft_op_create(&divide, &op);
     if (status)
         return status;

@@ -108,6 +108,8 @@ static int arm_version(void *user, struct weft_series *series, struct weft_serie
     int status = may_start(average, arm->version, &arm->retry_ns);
     if (status != WEFT_OK)
         return status;
+    if (average->device && atomic_load(&average->device->folds))
+        return WEFT_IN_PROGRESS;
     arm->plan = weft__average_plan_of(average, arm->version, &members);
     average->running_plan = arm->plan;
     weft__average_begin(average, arm->version, members, &send, &recv);
@@ -135,8 +137,10 @@ static void version_ended(void *user, struct weft_series *series, uint64_t versi
     struct weft_group_average *average = user;
     (void)series;
     weft__average_end(average, weft__average_syncs(average, version), status);
-    if (status == WEFT_OK)
-        look_done(average, version + 1);
+    if (status != WEFT_OK)
+        return;
+    weft__average_device_look(average, version + 1);
+    look_done(average, version + 1);
 }
 
 /* ---- ranks that leave ---- */
@@ -255,6 +259,7 @@ static void go_on_chasing(struct weft_group_average *average, int from, uint64_t
 static void versions_poked(void *user, struct weft_series *series)
 {
     struct weft_group_average *average = user;
+    weft__average_device_look(average, weft_series_version(series));
     if (atomic_load(&average->chasing) == WEFT__CHASE_WANTED)
         begin_chase(average);
     if (atomic_exchange(&average->asked, 0))

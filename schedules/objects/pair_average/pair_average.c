@@ -37,7 +37,9 @@ static int look(struct weft_pair_average *average, const char *who)
 {
     if (average->nan != WEFT_NAN_ERROR)
         return WEFT_OK;
-    return refuse(average, weft__model_look(&average->model), who);
+    struct weft__bad bad;
+    int status = weft__model_look(&average->model, NULL, &bad);
+    return status ? status : refuse(average, bad, who);
 }
 
 static void subtract_float(float *tensor, const float *d, size_t count)
@@ -337,7 +339,7 @@ static int agree(struct weft__creation *creation, const struct weft_pair_average
         settings[2] = weft__setting_count("config->seed", average->seed);
         settings[3] =
             weft__setting_word("config->nan", (int)average->nan, weft__nan_word(average->nan));
-        weft__initial_settings(&settings[4], average->initial, !average->restored, &average->model);
+        weft__initial_settings(&settings[4], creation, average->initial);
     }
     return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
                               failed ? 0 : average->meet_ns, failed);
@@ -400,8 +402,8 @@ static int create(const char *who, struct weft__creation *creation, struct weft_
     if (!status)
         status = weft__pair_make_runs(average);
     if (!status)
-        status = weft__initial_make(creation, average->initial, &average->model,
-                                    average->nan == WEFT_NAN_ERROR);
+        status = weft__initial_make(creation, average->initial, &average->model, NULL,
+                                    average->nan == WEFT_NAN_ERROR, !average->restored);
     status = agree(creation, average, status);
     return status || average->initial != WEFT_INITIAL_BROADCAST ? status : spread(average, who);
 }

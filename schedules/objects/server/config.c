@@ -294,13 +294,14 @@ static struct weft__setting late_setting(const struct weft_server *server)
     return setting;
 }
 
-size_t weft__server_settings(const struct weft_server *server, struct weft__setting *settings)
+size_t weft__server_settings(const struct weft_server *server,
+                             const struct weft__creation *creation, struct weft__setting *settings)
 {
     const struct weft_server_config *config = &server->config;
     size_t n = model_settings(server, settings);
     n += sync_settings(config, &settings[n]);
     n += osp_settings(config, &settings[n]);
     settings[n++] = late_setting(server);
-    weft__initial_settings(&settings[n], config->initial, !config->state, &server->model);
+    weft__initial_settings(&settings[n], creation, config->initial);
     return n + WEFT__INITIAL_SETTINGS;
 }

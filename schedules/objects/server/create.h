@@ -13,7 +13,8 @@
 int weft__server_check(const char *who, const struct weft_context *context,
                        const struct weft_server_config *given, struct weft_server_config *config);
 /* Fills in what ranks compare; returns how many, at most WEFT__SETTINGS_MOST. */
-size_t weft__server_settings(const struct weft_server *server, struct weft__setting *settings);
+size_t weft__server_settings(const struct weft_server *server,
+                             const struct weft__creation *creation, struct weft__setting *settings);
 
 /* Layers, their parts, and memory of both roles. */
 int weft__server_set_up(const char *who, struct weft_server *server,

@@ -40,7 +40,8 @@ static int copy_gradients(const char *who, struct weft_server *server,
             return weft_error_set(WEFT_ERR_INVALID, "%s: config->gradients[%zu].data is NULL", who,
                                   t);
     }
-    return WEFT_OK;
+    return weft__tensors_locate(who, "config->gradients", server->gradients, count,
+                                WEFT_MEMORY_HOST);
 }
 
 static int check_layers(const char *who, const struct weft_server_config *config, size_t layers)

@@ -81,7 +81,7 @@ static int begin(const char *who, struct weft_server *server, struct weft_run *g
 static int agree(struct weft__creation *creation, const struct weft_server *server, int failed)
 {
     struct weft__setting settings[WEFT__SETTINGS_MOST];
-    size_t count = failed ? 0 : weft__server_settings(server, settings);
+    size_t count = failed ? 0 : weft__server_settings(server, creation, settings);
     return weft__creation_end(creation, settings, count, NULL, failed ? 0 : server->config.meet_ns,
                               failed);
 }
@@ -99,8 +99,8 @@ static int make(const char *who, struct weft__creation *creation, struct weft_se
     if (!status)
         atomic_store_explicit(&server->made, 1, memory_order_release);
     return status ? status
-                  : weft__initial_make(creation, config->initial, &server->model,
-                                       config->nan == WEFT_NAN_ERROR);
+                  : weft__initial_make(creation, config->initial, &server->model, NULL,
+                                       config->nan == WEFT_NAN_ERROR, !config->state);
 }
 
 static int create(const char *who, struct weft__creation *creation, struct weft_context *context,
