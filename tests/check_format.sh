@@ -5,15 +5,21 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mapfile -t files < <(find include ops runtime schedules gpu tools tests \
-    -name '*.[ch]' -not -path '*/build*' 2>/dev/null | sort)
+    -regex '.*\.\(c\|h\|cpp\|cu\|cuh\)' -not -path '*/build*' 2>/dev/null | sort)
 status=0
 clang-format --dry-run -Werror "${files[@]}" || status=1
 
-# refuse PATTERN WHAT: what clang-format does not see (docs/contributing.md, "One hand").
+# What has templates has types of any name.
+mapfile -t of_c < <(printf '%s\n' "${files[@]}" | grep '\.[ch]$' | xargs grep -L '^template <')
+
+# refuse PATTERN WHAT [FILE...]: what clang-format does not see (docs/contributing.md, "One hand").
 refuse()
 {
-    if grep -nP "$1" "${files[@]}"; then
-        echo "check_format: $2" >&2
+    local pattern=$1 what=$2
+    shift 2
+    (($# > 0)) || set -- "${files[@]}"
+    if grep -nHP "$pattern" "$@"; then
+        echo "check_format: $what" >&2
         status=1
     fi
 }
@@ -21,7 +27,7 @@ refuse '^.{101,}$' 'lines end at column 100'
 refuse '[!=]= NULL\)? (&&|\|\||\?)|(if|while) \(.*[!=]= NULL\)|== NULL' \
     'pointers are tested as x and !x'
 refuse '^(?!.*(#|\\$)).*sizeof\(\*?(?!(const|struct|union|enum|(un)?signed|int|char|short|long|float|double|void)\b|\w+_t\b)[a-z]' \
-    'sizeof x: parentheses are for types'
+    'sizeof x: parentheses are for types' "${of_c[@]}"
 
 # Names of public functions in errors: __func__, or `who`. Texts that are put together without
 # formatting spell them, and files have keys that begin so.

@@ -44,8 +44,9 @@ ROOMS = [
     ("runtime/trace", BELOW, []),
     ("runtime/plan", BELOW, []),
     ("runtime/engine", ["ops"] + BELOW + ["runtime/plan"], []),
+    ("runtime/device", BELOW + ["runtime/engine"], []),
     ("runtime/context", ["ops"] + BELOW + ["runtime/format", "runtime/cost", "runtime/trace",
-                                           "runtime/plan", "runtime/engine"], []),
+                                           "runtime/plan", "runtime/engine", "runtime/device"], []),
     ("runtime/transport/shared", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
                                           "runtime/context"], []),
     ("runtime/transport/local", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
@@ -74,19 +75,26 @@ ROOMS = [
     ("tools/bench", ["tools/cli", "tools/mpi", "tools/train"], LIBRARY),
     ("tools/commands", ["tools/cli", "tools/page", "tools/train", "tools/bench"], LIBRARY),
     ("tools/examples", [], LIBRARY),
-    ("gpu", RUNTIME, []),
+    ("gpu/kernels", [], []),
+    ("gpu", RUNTIME + ["gpu/kernels"], []),
+    ("tools/train/cuda", ["tools/train", "gpu/kernels"], LIBRARY),
 ]
 
 # Where object files lie in a build, and what their names begin from.
 OBJECTS = [
     ("libweft.a.p", ""),
     ("libweft-mpi.a.p", ""),
+    ("libweft-cuda.a.p", ""),
     ("libweft-lapack.so.0.p", ""),
+    ("libweft-cuda*.p", ""),
+    ("gpu/libweft-cuda*.p", "gpu/"),
     ("ops/libweft_ops*.a.p", "ops/"),
     ("tools/weft.p", "tools/"),
     ("tools/command-mpi.so.p", "tools/"),
+    ("tools/train/cuda/libcommand-cuda.a.p", "tools/train/cuda/"),
     ("tools/libhtml_template.a.p", "tools/"),
     ("tools/examples/example_*.p", "tools/examples/"),
+    ("tests/gpu/example_*.p", ""),
 ]
 # Sources that the build makes, and where they would lie.
 # A header that the build makes of NAME.h.in is looked at as that.
@@ -99,13 +107,13 @@ ALLOCATE = r"\b(?:malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strn
 WORDS = [
     (r"\b(?:weft_*)?%s[a-z_]*|\b(?:g?topk|wagma)[a-z_]*" % COLLECTIVES,
      "the runtime knows no collective by name", ["runtime/"], []),
-    (ALLOCATE, "memory comes from runtime/base/alloc.h", ["ops/", "runtime/"],
+    (ALLOCATE, "memory comes from runtime/base/alloc.h", ["ops/", "runtime/", "gpu/"],
      ["runtime/base/alloc.c"]),
     (ALLOCATE, "memory comes from weft_memory_alloc()", ["schedules/"], []),
     (r"\b(?:pthread_create|thrd_create)\s*\(", "templates and objects start no threads",
      ["ops/", "schedules/"], []),
     (r"\bgetenv\s*\(", "the environment is read in runtime/context/env.c",
-     ["ops/", "runtime/", "schedules/"], ["runtime/context/env.c"]),
+     ["ops/", "runtime/", "schedules/", "gpu/"], ["runtime/context/env.c"]),
 ]
 
 # Headers of the system that have their place: header, the only places in which it may be, among these.
@@ -113,6 +121,10 @@ PLACES = [
     ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/", "tools/mpi/module.c"],
      ["include/", "ops/", "runtime/", "schedules/", "tools/"]),
     ("weft/mpi.h", ["tools/examples/"], ["tools/"]),
+    ("cuda.h", ["include/weft/cuda.h", "gpu/", "tools/train/cuda/", "tools/examples/"],
+     ["include/", "ops/", "runtime/", "schedules/", "gpu/kernels/", "tools/"]),
+    ("nccl.h", ["include/weft/nccl.h", "gpu/"],
+     ["include/", "ops/", "runtime/", "schedules/", "gpu/kernels/", "tools/"]),
     ("hwloc.h", ["runtime/base/topology"], ["include/", "ops/", "runtime/", "schedules/"]),
     ("pthread.h", [], ["ops/"]),
     ("threads.h", [], ["ops/"]),
@@ -175,7 +187,7 @@ class Tree:
         for top in ("include", "ops", "runtime", "schedules", "tools", "gpu"):
             for folder, _, names in os.walk(os.path.join(root, top)):
                 for name in sorted(names):
-                    if name.endswith((".c", ".h", ".h.in", ".cu")):
+                    if name.endswith((".c", ".h", ".h.in", ".cu", ".cuh")):
                         path = os.path.relpath(os.path.join(folder, name), root)
                         with open(os.path.join(root, path), encoding="utf-8") as file:
                             self.files[path] = file.read()
@@ -206,7 +218,8 @@ def check_includes(tree):
             target = room_of(found)
             if target is not None and not may_include(source, target):
                 yield f"{place}: {source} must not include {target} (\"{header}\")"
-        elif path.startswith("include/") and header not in ("stddef.h", "stdint.h", "mpi.h"):
+        elif path.startswith("include/") and header not in ("stddef.h", "stdint.h", "mpi.h", "cuda.h",
+                                                                   "nccl.h"):
             yield f"{place}: a public header must not include <{header}>"
         for word, only, among in PLACES:
             if header == word and path.startswith(tuple(among)) and \
@@ -227,7 +240,7 @@ def check_words(tree):
 
 def check_listed(root):
     """A file that no meson.build lists would silently be left out."""
-    for top in ("runtime", "schedules", "tools", "tests/unit", "tests/processes",
+    for top in ("runtime", "schedules", "gpu", "tools", "tests/unit", "tests/processes",
                 "tests/mpi"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             lists = folder
@@ -236,9 +249,9 @@ def check_listed(root):
             with open(os.path.join(lists, "meson.build"), encoding="utf-8") as file:
                 text = file.read()
             for name in names:
-                if not name.endswith(".c"):
+                if not name.endswith((".c", ".cu")):
                     continue
-                stem = name[:-2]
+                stem = name[:name.rindex(".")]
                 short = stem.removeprefix("test_").removeprefix("mpi_")
                 if not re.search(rf"'([a-z_/]*/)?({re.escape(stem)}|{re.escape(short)})(\.c)?'", text):
                     path = os.path.relpath(os.path.join(folder, name), root)
@@ -260,7 +273,8 @@ def find_objects(tree, build):
             for file in sorted(os.listdir(os.path.join(folder, entry))):
                 if not file.endswith(".o"):
                     continue
-                source = flat.get(base.replace("/", "_") + file[:-2])
+                # A source of another folder: from the root.
+                source = flat.get(base.replace("/", "_") + re.sub(r"^(\.\._)+", "", file[:-2]))
                 for name_made, path in GENERATED.items():
                     if file.endswith(name_made + ".o"):
                         source = path
@@ -296,8 +310,11 @@ def check_symbols(tree, build):
     if "runtime/base" not in rooms:
         yield f"{build}: no object files: build first"
         return
+    drivers = {path for path, _, header, _ in tree.includes() if header == "cuda.h"}
     for path in sorted(tree.files):
-        # A room may be left out as a whole (no MPI, no tools).
+        # A room may be left out as a whole (no MPI, no tools), and what calls the driver, without gpu/.
+        if path in drivers and "gpu" not in rooms:
+            continue
         if path.endswith(".c") and room_of(path) in rooms and path not in built:
             yield f"{path}: not compiled in {build}: build first"
     defined, needed = read_symbols(objects)

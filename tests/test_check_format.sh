@@ -6,17 +6,19 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 house=$(mktemp -d)
 trap 'rm -r "$house"' EXIT
-mkdir -p "$house"/{include,ops,runtime,schedules,tools,tests}
+mkdir -p "$house"/{include,ops,runtime,schedules,gpu,tools,tests}
 cp "$here/../.clang-format" "$house"
 cp "$here/check_format.sh" "$house/tests"
 count=0
 
-# plant CODE WORDS: what is said of CODE begins with WORDS; without WORDS, nothing is.
+# plant CODE WORDS [FILE]: what is said of CODE begins with WORDS; without WORDS, nothing is.
 plant()
 {
-    printf '/* SPDX-License-Identifier: BSD-3-Clause */\n%s\n' "$1" >"$house/runtime/planted.c"
+    local file=$house/${3:-runtime/planted.c}
+    printf '/* SPDX-License-Identifier: BSD-3-Clause */\n%s\n' "$1" >"$file"
     said=$("$house/tests/check_format.sh" 2>&1)
     local status=$?
+    rm "$file"
     count=$((count + 1))
     if [ -z "$2" ] && [ $status -eq 0 ] ||
         { [ -n "$2" ] && [ $status -ne 0 ] && grep -qF "$2" <<<"$said"; }; then
@@ -47,4 +49,7 @@ plant 'static const char *const x = "weft_run_fire: argument `run` is NULL";' "$
 plant 'static const char *const x = "weft_run_fire";' "$name"
 plant '#define NAME "weft_simulate"' "$name"
 plant 'static const char *const x = "see weft_run_bind_peers()";' ''
+for file in gpu/planted.cu gpu/planted.cuh tests/planted.cpp; do
+    plant 'int x(int  y);' '[-Wclang-format-violations]' "$file"
+done
 echo "1..$count"

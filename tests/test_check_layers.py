@@ -36,6 +36,10 @@ INCLUDES = [
     ("tools/cli/table.c", "tools/commands/verify.h", "tools/cli", "tools/commands"),
     ("tools/page/html.c", "tools/train/model.h", "tools/page", "tools/train"),
     ("tools/bench/nodes.c", "runtime/plan/plan.h", "tools/bench", "runtime/plan"),
+    ("gpu/kernels/scan.cuh", "runtime/base/alloc.h", "gpu/kernels", "runtime/base"),
+    ("gpu/kernels/copy.cu", "schedules/merge/merge.h", "gpu/kernels", "schedules/merge"),
+    ("tools/train/model.c", "tools/train/cuda/device.h", "tools/train", "tools/train/cuda"),
+    ("tools/train/cuda/launch.c", "gpu/driver.h", "tools/train/cuda", "gpu"),
 ]
 
 # A call of `symbol` is linked into the object file of `file`, with no header in between.
@@ -73,6 +77,7 @@ WORDS = [
      "start no threads"),
     ("runtime/context/env.c", "#include <mpi.h>", "<mpi.h> does not belong here"),
     ("runtime/context/env.c", "#include <hwloc.h>", "<hwloc.h> does not belong here"),
+    ("tools/train/model.c", "#include <cuda.h>", "<cuda.h> does not belong here"),
     ("include/weft/types.h", "#include <stdio.h>", "must not include <stdio.h>"),
 ]
 
@@ -83,7 +88,7 @@ class Copy:
     def __init__(self, root, build, folder):
         self.root = os.path.join(folder, "source")
         self.build = os.path.join(folder, "build")
-        for top in ("include", "ops", "runtime", "schedules", "tools", "tests/unit",
+        for top in ("include", "ops", "runtime", "schedules", "gpu", "tools", "tests/unit",
                     "tests/processes", "tests/mpi"):
             shutil.copytree(os.path.join(root, top), os.path.join(self.root, top),
                             ignore=shutil.ignore_patterns("data", "*.js"))

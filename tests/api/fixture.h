@@ -31,6 +31,8 @@ static struct api {
     char folder[64];
     char path[128]; /* of a file of costs */
     float values[8];
+    struct weft_argument vector; /* of these */
+    struct weft_device_term terms[1];
     float residual[8];
     unsigned char codes[64]; /* of the values, quantised */
     uint32_t indices[2];
@@ -131,6 +133,25 @@ static int api_add_part(const struct weft_part_config *config)
     return status < 0 ? status : WEFT_OK;
 }
 
+static int api_add_joint(const struct weft_joint *joint, int which)
+{
+    struct weft_schedule *schedule = new_schedule(0, 1);
+    const struct weft_region data = weft_region_at(0, 0, 4);
+    int status;
+
+    weft_schedule_add_slot(schedule, "data", WEFT_I32, 4, WEFT_SLOT_INOUT);
+    status = which < 0    ? weft_schedule_add_joint(schedule, joint, &data, NULL)
+             : which == 0 ? weft_schedule_nccl_allgather(schedule, data, data, joint)
+             : which == 1 ? weft_schedule_nccl_allreduce(schedule, WEFT_SUM, data, data, joint)
+             : which == 2 ? weft_schedule_nccl_broadcast(schedule, data, 0, joint)
+             : which == 3
+                 ? weft_schedule_nccl_reduce(schedule, WEFT_SUM, data, data, 0, joint)
+                 : weft_schedule_nccl_reduce_scatter(schedule, WEFT_SUM, data, data, joint);
+    cr_expect_eq(weft_schedule_status(schedule), status < 0 ? status : WEFT_OK);
+    weft_schedule_destroy(schedule);
+    return status < 0 ? status : WEFT_OK;
+}
+
 static int api_read(const struct weft_read_options *options, const char *text)
 {
     struct weft_schedule **schedules = NULL;
@@ -170,6 +191,16 @@ static int api_allocate_in_context(void **memory)
     if (!made)
         return WEFT_ERR_MEMORY;
     *memory = made;
+    return WEFT_OK;
+}
+
+static int api_allocate_on_device(void **memory)
+{
+    int status = weft_context_device_alloc(api.context, WEFT_MEMORY_DEVICE, 8, memory);
+
+    if (status != WEFT_ERR_UNSUPPORTED)
+        return status;
+    *memory = NULL;
     return WEFT_OK;
 }
 
@@ -301,6 +332,8 @@ static void api_begin(void)
         api.indices[i] = (uint32_t)i;
         api.magnitudes[i] = (float)(i + 1);
     }
+    api.vector = (struct weft_argument){.data = api.values, .count = 8, .dtype = WEFT_F32};
+    api.terms[0] = (struct weft_device_term){.vector = &api.vector};
     api.list = (struct weft_sparse){.indices = api.indices,
                                     .values = api.magnitudes,
                                     .count = 2,

@@ -36,6 +36,9 @@ CONFIGS = {
     "weft_cost_model_write": {
         "model": 'return weft_cost_model_write(api.path, "local", p, &api.net, 0);',
         "net": 'return weft_cost_model_write(api.path, "local", &api.cost, p, 0);'},
+    "weft_device_combine": { # in no function of a device
+        "sum": "int status = weft_device_combine(p, NULL);\n\n"
+               "    return status == WEFT_ERR_STATE ? WEFT_OK : status;"},
     "weft_gossip_create": average("weft_gossip"),
     "weft_gradients_create": average("weft_gradients"),
     "weft_group_average_create": average("weft_group_average"),
@@ -75,7 +78,13 @@ CONFIGS = {
         "result": "return weft_result_slot(p, 0, 0) ? WEFT_OK : WEFT_ERR_INVALID;"},
     "weft_run_create": {
         "config": made("weft_run_create(&made, api.context, api.plan, p)", "weft_run_destroy")},
+    "weft_schedule_add_joint": {"joint": "return api_add_joint(p, -1);"},
     "weft_schedule_add_part": {"config": "return api_add_part(p);"},
+    "weft_schedule_nccl_allgather": {"joint": "return api_add_joint(p, 0);"},
+    "weft_schedule_nccl_allreduce": {"joint": "return api_add_joint(p, 1);"},
+    "weft_schedule_nccl_broadcast": {"joint": "return api_add_joint(p, 2);"},
+    "weft_schedule_nccl_reduce": {"joint": "return api_add_joint(p, 3);"},
+    "weft_schedule_nccl_reduce_scatter": {"joint": "return api_add_joint(p, 4);"},
     "weft_schedule_add_result": {"result": "return api_add_result(p);"},
     "weft_schedule_read_with": {"options": "return api_read(p, API_TEXT);"},
     "weft_schedule_write_goal": {"options": "return api_write_goal(p);"},
@@ -98,6 +107,7 @@ CONFIGS = {
         "options": "double magnitude;\n\n    return weft_sparse_kth(p, &api.list, 1, &magnitude);"},
     "weft_sparse_merge": {
         "options": "return weft_sparse_merge(p, &api.list, &api.list, 2, api_pairs(), NULL, NULL);"},
+    "weft_sparse_op_create": {"config": made("weft_sparse_op_create(&made, p)", "weft_op_destroy")},
     "weft_sparse_select_workspace": {
         "options": "return weft_sparse_select_workspace(p, WEFT_F32, 8, 2) ? WEFT_OK : "
                    "WEFT_ERR_INVALID;"},
@@ -128,6 +138,7 @@ ELSEWHERE = {
 
 # What a configuration must have, in the order of its members.
 NEEDED = {
+    "weft_device_sum": {"terms": "api.terms", "term_count": "1"},
     "weft_op_config": {"name": '"api"', "reduce": "api_reduce"},
     "weft_pca_config": {"slice": "4", "samples": "2"},
     "weft_projection": {"slice": "4"},
@@ -158,6 +169,7 @@ FLAG = ["-1", "2", "77"]
 COUNT = ["-1", "INT32_MIN"]
 FLAGS = ["1u << 30"]
 REAL = ["-1", "NAN", "INFINITY"]
+FINITE = ["NAN", "INFINITY"]
 SHARE = REAL + ["1.5"]
 UNLISTED = "a list that is NULL"  # as many entries of it
 DUE = ["WEFT_NS_NONE"]  # may be WEFT_NEVER
@@ -166,8 +178,10 @@ IDLE = ANY  # may be both
 
 # {struct: {member: values}}: of every number. Enums need no entry.
 MEMBERS = {
-    "weft_check_config": {"faults": ANY, "executions": ANY, "seed": ANY, "local_only": FLAG},
+    "weft_check_config": {"faults": ANY, "executions": ANY, "seed": ANY, "local_only": FLAG,
+                          "in_order": FLAG},
     "weft_collectives_config": {"plans": ANY, "bytes": ANY, "deadline_ns": DUE},
+    "weft_device_sum": {"term_count": ["0", "9"], "factor": FINITE, "divisor": FINITE, "adds": FLAG},
     "weft_gradiveq_config": {
         "loss": ["-0.5", "1", "1.5", "NAN"], "slice_factor": ANY, "slice": ["1"],
         "memory_bytes": ANY, "reuse": ANY, "warmup_steps": ANY, "sample_steps": ["1"],
@@ -181,7 +195,8 @@ MEMBERS = {
         "stats": ANY},
     "weft_context_config": {
         "spin_ns": IDLE, "yield_ns": IDLE, "sleep_min_ns": ["WEFT_NEVER"], "sleep_max_ns": ["WEFT_NEVER"],
-        "helper_yield_ns": IDLE, "slice_bytes": ANY, "stall_ns": DUE},
+        "helper_yield_ns": IDLE, "slice_bytes": ANY, "stall_ns": DUE,
+        "segment_bytes": ["((size_t)1 << 30) + 1", "SIZE_MAX"]},
     "weft_cost_model": {
         "alpha_us": REAL, "beta_us_per_byte": REAL, "gamma_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "node_us": REAL, "segment_bytes": ANY},
@@ -202,6 +217,7 @@ MEMBERS = {
     "weft_group_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 63"], "pending_count": UNLISTED,
                                  "failed_count": UNLISTED, "failed_version": ANY, "sum_count": UNLISTED,
                                  "sum_members": ANY, "past": ANY, "stats": ANY},
+    "weft_joint": {"root": ANY, "rank_count": UNLISTED, "tag": ANY},
     "weft_local_config": {
         "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX - 63", "SIZE_MAX / 2"],
         "eager_messages": ["SIZE_MAX", "SIZE_MAX / 2"]},
@@ -272,6 +288,11 @@ NOT_LOOKED_AT = {
     "weft_merge_cost_predict": {"count"},
     "weft_result_rank": {"kind", "offset", "first", "ranks", "lossy"},
     "weft_result_slot": {"kind", "offset", "first", "ranks", "lossy"},
+    "weft_schedule_nccl_allgather": {"kind", "op", "root"},
+    "weft_schedule_nccl_allreduce": {"kind", "op", "root"},
+    "weft_schedule_nccl_broadcast": {"kind", "op", "root"},
+    "weft_schedule_nccl_reduce": {"kind", "op", "root"},
+    "weft_schedule_nccl_reduce_scatter": {"kind", "op", "root"},
 }
 
 # ---- functions that fill a struct: {function: {parameter: body}} ----
@@ -334,6 +355,11 @@ FILLED = {
         "result": of_average("weft_group_average", "weft_group_average_step(average, p)")},
     "weft_group_average_take_state": {
         "state": of_average("weft_group_average", "weft_group_average_take_state(average, p)")},
+    "weft_group_average_test": {
+        "result": of_average("weft_group_average",
+                             "weft_group_average_post(average);\n\n"
+                             "    while (!status && (status = weft_group_average_test(average, p)) == WEFT_IN_PROGRESS)\n"
+                             "        status = WEFT_OK")},
     "weft_group_average_wait": {
         "result": of_average("weft_group_average",
                              "weft_group_average_post(average);\n\n"
@@ -434,6 +460,8 @@ ENDS = {
     "weft_check_report_destroy": ("weft_check(api.schedules, 1, NULL, made)", []),
     "weft_context_destroy": ("api_make_context(made)",
                              ["end_context_before_its_peers", "end_context_with_a_run_under_way"]),
+    # NULL where there is no device; tests/gpu/test_context_memory.c has one.
+    "weft_context_device_free": ("api_allocate_on_device(made)", [], "api.context"),
     "weft_context_memory_free": ("api_allocate_in_context(made)", [], "api.context"),
     "weft_gossip_destroy": ("weft_gossip_create(made, api.context, api_default_weft_gossip_config())",
                             ["end_gossip_that_is_posted"]),

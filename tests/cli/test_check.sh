@@ -24,6 +24,25 @@ works check allreduce --algo ring -n 7 --count 100 --json
 grep -qF '"ok":true,"ranks":7' "$folder/out" || fail 'expected ok, ranks'
 works check broadcast --algo chain -n 3 --count 1M --segment 4k
 
+# the order of issue: an order, a circle, an event that the order would make others wait for
+works check allreduce --algo ring -n 4 --transport nccl
+grep -qxF 'in order: 24 messages in 6 rounds' "$folder/out" || fail 'expected rounds'
+works check allreduce --algo ring -n 4 --transport nccl --json
+json_lines ok ranks nodes faults order
+faulty order check "$corpus/deadlock-ring.weft" --transport nccl
+faulty order check "$corpus/deadlock-ring.weft" --transport nccl --json
+faulty deadlock check "$corpus/deadlock-ring.weft" --transport shared
+grep -q '^order' "$folder/out" && fail 'expected no order'
+printf 'weft 1\nschedule "s" size 3\nrank 0 {\ninput a f32 1 on device\ne: event\nsend a to 1 after e\n}\n' \
+    >"$folder/event.weft"
+printf 'rank 1 {\noutput b f32 1 on device\noutput c f32 1 on device\nrecv b from 0\nrecv c from 2\n}\n' \
+    >>"$folder/event.weft"
+printf 'rank 2 {\ninput a f32 1 on device\nsend a to 1\n}\n' >>"$folder/event.weft"
+works check "$folder/event.weft" --transport nccl
+grep -qF 'not known beforehand' "$folder/out" || fail 'expected to read that they must agree'
+works check "$folder/event.weft" --transport nccl --json
+grep -qF '"agreements":1' "$folder/out" || fail 'expected an agreement'
+
 # parts of lists: one that goes to the owner of another region, and one that is not sent
 "$weft" dump oktopk -n 4 --count 100 --k 12 -o "$folder/regions.weft"
 works check "$folder/regions.weft"

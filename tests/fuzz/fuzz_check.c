@@ -2,7 +2,7 @@
 /*
  * Fuzzes weft_check() with libFuzzer: whatever can be read can be checked. A fault names ranks and
  * has a text; what commit refuses as a cycle or duplicate is found, and if no fault is found,
- * commit refuses none.
+ * commit refuses none. Where there is no order of issue, there is a deadlock.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -87,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weft_check_report *report;
     struct weft_check_config config;
     struct weft_read_options options;
+    struct weft_check_summary summary = {.struct_size = sizeof summary};
     size_t count;
 
     weft_read_options_init(&options);
@@ -99,6 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weft_check_config_init(&config);
     config.executions = 8;
     config.faults = 1000;
+    config.in_order = 1;
     if (count) {
         int status =
             weft_check((const struct weft_schedule *const *)schedules, count, &config, &report);
@@ -106,6 +108,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(status == WEFT_OK, "what was read cannot be checked");
         unsigned kinds = kinds_of(report);
 
+        weft_check_report_get_summary(report, &summary);
+        require(!(kinds >> WEFT_FAULT_ORDER & 1) || kinds >> WEFT_FAULT_DEADLOCK & 1 ||
+                    summary.faults > config.faults || !summary.executions,
+                "no order, and no deadlock");
+        require(!summary.unordered == !summary.unordered_text, "what is unordered, without a text");
         for (size_t i = 0; i < count; i++)
             compare_commit(schedules[i], kinds);
         weft_check_report_destroy(report);

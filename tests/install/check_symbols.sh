@@ -32,9 +32,12 @@ fi
 ! nm -D "$library/libweft.so" | grep -E ' P?MPI_| ompi_' || fail "libweft.so has symbols of MPI"
 if [[ -e $library/libweft-mpi.so ]]; then
     ! nm -D "$library/libweft-mpi.so" | grep -E ' U MPI_' || fail "libweft-mpi.so calls MPI_* where it is to call PMPI_*"
-    # Private is what the companion uses, and no more.
-    spare=$(comm -23 \
-        <(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(weft__.*\)@@.*/\1/p' | sort) \
-        <(nm -D -u "$library/libweft-mpi.so" | sed -n 's/.* \(weft__.*\)@.*/\1/p' | sort))
-    [[ -z $spare ]] || fail "libweft.so shows as WEFT_PRIVATE what nobody uses: $spare"
+    # Private is what the companions use, and no more; libweft-cuda is there where nvcc was.
+    if [[ -e $library/libweft-cuda.so.${version%%.*} ]]; then
+        spare=$(comm -23 \
+            <(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(weft__.*\)@@.*/\1/p' | sort) \
+            <(nm -D -u "$library/libweft-mpi.so" "$library/libweft-cuda.so.${version%%.*}" |
+                sed -n 's/.* \(weft__.*\)@.*/\1/p' | sort -u))
+        [[ -z $spare ]] || fail "libweft.so shows as WEFT_PRIVATE what nobody uses: $spare"
+    fi
 fi

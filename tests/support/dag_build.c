@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Schedules of random programs, and their execution one node after the other; see dag.h. */
 #include "support/dag.h"
-#include "tests/support/compute.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,14 @@ static struct weft_region region_of(const struct dag_region *region)
     struct weft_region made = weft_region_at(region->slot, region->offset, region->count);
     made.value = region->value;
     return made;
+}
+
+/* It reads what it writes. */
+static weft_node_t add_mix(struct weft_schedule *schedule, const struct weft_op *op,
+                           const struct weft_region *r, weft_value_t produces)
+{
+    const struct weft_compute_argument arguments[] = {{r[0], WEFT_UPDATE}, {r[1], WEFT_READ}};
+    return weft_schedule_add_compute(schedule, op, arguments, 2, produces);
 }
 
 static weft_node_t create(struct weft_schedule *schedule, const struct dag_node *node,
@@ -36,7 +43,7 @@ static weft_node_t create(struct weft_schedule *schedule, const struct dag_node 
     case WEFT_NODE_COPY:
         return weft_schedule_add_copy(schedule, r[0], r[1]);
     case WEFT_NODE_COMPUTE:
-        return add_compute(schedule, ops->mix[node->pend], r, 2, 1, node->produces);
+        return add_mix(schedule, ops->mix[node->pend], r, node->produces);
     case WEFT_NODE_EVENT:
         return weft_schedule_add_event(schedule, node->channel);
     case WEFT_NODE_SIGNAL:

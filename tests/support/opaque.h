@@ -10,6 +10,8 @@
 #include <string.h>
 #include <weft/types.h>
 
+#include "tests/support/placed.h"
+
 /* Bytes of elements that tests try. */
 static const size_t opaque_bytes[] = {1, 3, 12, 24, 1000, 100000};
 enum { OPAQUE_BYTES = sizeof opaque_bytes / sizeof opaque_bytes[0] };
@@ -50,6 +52,9 @@ static inline int opaque_greatest(void *user, void *dst, const void *a, const vo
     return weft_dtype_is_opaque(dtype) ? WEFT_OK : WEFT_ERR_INVALID;
 }
 
+PLACED_REDUCE(opaque_compose_on_device, opaque_compose)
+PLACED_REDUCE(opaque_greatest_on_device, opaque_greatest)
+
 /* An operation on opaque elements; NULL if there is no memory. */
 static inline const struct weft_op *opaque_op(int commutes)
 {
@@ -60,6 +65,7 @@ static inline const struct weft_op *opaque_op(int commutes)
     config.name = commutes ? "greatest" : "compose-bytes";
     config.flags = commutes ? WEFT_OP_COMMUTES : 0;
     config.reduce = commutes ? opaque_greatest : opaque_compose;
+    config.device = commutes ? opaque_greatest_on_device : opaque_compose_on_device;
     return weft_op_create(&op, &config) == WEFT_OK ? op : NULL;
 }
 

@@ -56,6 +56,7 @@ struct ranks {
     /* The rest is filled by ranks_run(). */
     struct weft_local *local;
     pthread_barrier_t barrier;
+    atomic_ulong arrived; /* of ranks_meet_driving() */
 };
 
 struct ranks_thread {
@@ -68,6 +69,7 @@ static inline void ranks_init(struct ranks *ranks, int size, ranks_fn fn, void *
 {
     memset(ranks, 0, sizeof *ranks);
     ranks->size = size;
+    atomic_init(&ranks->arrived, 0);
     ranks->fn = fn;
     ranks->user = user;
     weft_context_config_init(&ranks->config);
@@ -78,6 +80,18 @@ static inline void ranks_init(struct ranks *ranks, int size, ranks_fn fn, void *
 static inline void ranks_meet(struct ranks *ranks)
 {
     pthread_barrier_wait(&ranks->barrier);
+}
+
+/* The same while each drives its own: what has been sent to it meanwhile goes back to who sent it. */
+static inline void ranks_meet_driving(struct ranks *ranks, struct weft_context *context)
+{
+    unsigned long size = (unsigned long)ranks->size;
+    unsigned long all = atomic_fetch_add(&ranks->arrived, 1) / size * size + size;
+
+    while (atomic_load(&ranks->arrived) < all) {
+        weft_context_progress(context);
+        sched_yield();
+    }
 }
 
 static inline void *ranks_main(void *argument)

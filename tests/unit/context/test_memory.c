@@ -2,6 +2,7 @@
 /* Memory of a context on ranks that are threads, where it is ordinary memory. */
 #include <criterion/criterion.h>
 #include <stdint.h>
+#include <weft/device.h>
 
 #include "runtime/base/alloc.h"
 #include "support/ranks.h"
@@ -57,6 +58,22 @@ Test(memory, of_a_context_that_was_split_is_its_roots)
     OK(weft_context_destroy(child));
     check_zeroed(third, 15);
     weft_context_memory_free(alone.context, first);
+}
+
+/* This program is linked with a libweft of its own, which no libweft-cuda belongs to. */
+Test(memory, of_a_device_needs_one)
+{
+    void *data = &data;
+    const char *name = "none";
+    CHECK_STATUS(weft_context_device_alloc(alone.context, WEFT_MEMORY_DEVICE, 1, &data),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_TEXT(weft_error_text(), "libweft-cuda");
+    CHECK_STATUS(weft_context_device_alloc(alone.context, WEFT_MEMORY_HOST, 1, &data),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_context_device_copy(alone.context, &data, &name, 1), WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_context_device(alone.context, &name), WEFT_ERR_UNSUPPORTED);
+    CHECK(data == (void *)&data && strcmp(name, "none") == 0);
+    weft_context_device_free(alone.context, NULL);
 }
 
 static char logged[200];

@@ -384,6 +384,73 @@ Test(run, a_callback_starts_the_next_run)
     ranks_run_each_protocol(chained, 3, NULL);
 }
 
+/* Whoever has waited for a run is told when its callback has returned, though another thread calls
+ * that: the one that fires the last event. */
+struct told {
+    struct weft_run *run;
+    weft_node_t event;
+    atomic_int started, calls;
+};
+
+enum { TOLD = 100 };
+
+static void take_time(void *user, struct weft_run *run, int status)
+{
+    struct told *told = user;
+    OK(status);
+    OK(weft_run_test(run));
+    for (int i = 0; i < 300; i++)
+        sched_yield();
+    atomic_fetch_add(&told->calls, 1);
+}
+
+static void *fire_all(void *user)
+{
+    struct told *told = user;
+    for (int round = 1; round <= TOLD; round++) {
+        while (atomic_load(&told->started) < round)
+            sched_yield();
+        OK(weft_run_fire(told->run, told->event));
+    }
+    return NULL;
+}
+
+static void told_late(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct told told = {0};
+    struct weft_run_config config;
+    pthread_t thread;
+    (void)ranks;
+    (void)rank;
+    weft_run_config_init(&config);
+    config.ended = take_time;
+    config.user = &told;
+    config.local_only = 1;
+    struct weft_schedule *schedule = new_schedule(0, 1);
+    told.event = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
+    told.run = make_run(context, commit(schedule), &config);
+    CHECK(pthread_create(&thread, NULL, fire_all, &told) == 0);
+    for (int round = 1; round <= TOLD; round++) {
+        int status;
+        OK(weft_run_start(told.run));
+        atomic_store(&told.started, round);
+        for (int i = 0; i < round % 5; i++)
+            sched_yield();
+        while ((status = round % 2 ? weft_run_test(told.run)
+                                   : weft_run_wait(told.run, WEFT_NEVER)) == WEFT_IN_PROGRESS)
+            sched_yield();
+        OK(status);
+        CHECK(atomic_load(&told.calls) == round);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    weft_run_destroy(told.run);
+}
+
+Test(run, callbacks_have_returned_when_a_wait_does)
+{
+    ranks_run_each_progress(told_late, 2, NULL);
+}
+
 /* Local runs on some ranks only, between objects: those still find each other. */
 static void local_only(struct ranks *ranks, struct weft_context *context, int rank)
 {
@@ -417,6 +484,26 @@ static void local_only(struct ranks *ranks, struct weft_context *context, int ra
 Test(run, local_runs_are_no_objects)
 {
     ranks_run_once(local_only, 4, NULL);
+}
+
+/* ---- memory of a device ---- */
+
+Test(run, memory_of_a_device_needs_one)
+{
+    setenv("WEFT_DEVICE", "elsewhere", 1);
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_F32, 4, WEFT_SLOT_INOUT);
+    weft_schedule_add_copy(s, weft_region_at(x, 0, 2), weft_region_at(x, 2, 2));
+    cr_assert_eq(weft_schedule_set_memory(s, x, WEFT_MEMORY_DEVICE), WEFT_OK);
+    struct weft_plan *plan = commit(s);
+    struct weft_run *run = NULL;
+    cr_expect_eq(weft_run_create(&run, alone.context, plan, NULL), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "device is \"elsewhere\", expected \"cuda\""), "%s",
+              weft_error_text());
+    cr_expect_null(run);
+    weft_plan_destroy(plan);
+    alone_destroy(&alone);
 }
 
 /* ---- ranks that are bound twice ---- */

@@ -5,7 +5,7 @@
  * runs in flight, under settings drawn from the seed.
  *
  * WEFT_TEST_SEEDS=n: so many seeds for each test. WEFT_TEST_SEED=s: this one, and
- * print its schedules.
+ * print its schedules. WEFT_TEST_NCCL: messages between devices go over NCCL.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -20,6 +20,13 @@
 #include "support/dag.h"
 #include "support/virtual_ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/placed.h"
+#ifdef WEFT_TEST_IMAGINED
+#    include "tests/support/imagined_device.h"
+enum { IMAGINED = 1 }; /* devices of virtual ranks */
+#else
+enum { IMAGINED = 0 };
+#endif
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { SEEDS = 60 };
@@ -44,6 +51,7 @@ struct trial {
     int runs, versions;
     int context_rank[MOST_RANKS]; /* of a rank of the program */
     int direct_peers;
+    weft_nccl_t nccl;
     /* Results: [run * versions + version][rank][slot], and the values of the ranks. */
     void *(*expected)[MOST_RANKS][DAG_SLOTS];
     uint64_t *(*values)[MOST_RANKS];
@@ -64,6 +72,7 @@ struct rank {
     void *flat[MOST_RUNS][USER_SLOTS];
     struct weft_piece pieces[MOST_RUNS][USER_SLOTS][MOST_PIECES];
     int piece_count[MOST_RUNS][USER_SLOTS]; /* 0: bound to the flat memory */
+    void *bound[MOST_RUNS][USER_SLOTS];     /* or a copy of it elsewhere */
     int version;
 };
 
@@ -171,6 +180,16 @@ static int mix_by_thread(struct weft_call *call)
     return WEFT_IN_PROGRESS;
 }
 
+#ifdef WEFT_TEST_DEVICE
+static int mix_on_device(struct weft_call *call, void *stream)
+{
+    return placed_call(call, stream, mix, NULL);
+}
+#else
+#    define mix_on_device NULL
+#endif
+PLACED_REDUCE(reduce_on_device, dag_user_reduce)
+
 /* The operations live as long as the process. */
 static void make_ops(struct dag_ops *ops, int threads)
 {
@@ -186,12 +205,14 @@ static void make_ops(struct dag_ops *ops, int threads)
         config.flags = i == DAG_AT_ONCE ? 0 : WEFT_OP_MAY_PEND;
         config.compute = functions[i];
         config.poll = functions[i] == mix_polled ? mix_polled : NULL;
+        config.device = mix_on_device;
         cr_assert_eq(weft_op_create(&op, &config), WEFT_OK, "%s", weft_error_text());
         ops->mix[i] = op;
     }
     weft_op_config_init(&config);
     config.name = "triple-and-add";
     config.reduce = dag_user_reduce;
+    config.device = reduce_on_device;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK, "%s", weft_error_text());
     ops->reduce = op;
 }
@@ -210,11 +231,38 @@ static size_t element_size(const struct rank *rank)
     return weft_dtype_size(rank->trial->dag->dtype);
 }
 
+/* Where a rank's slot is. */
+static enum placed place_of(const struct trial *trial, int rank, int slot)
+{
+    uint64_t any = dag_hash(trial->seed, (uint64_t)rank, (uint64_t)slot, 11);
+    /* Where peers are bound, ends of messages meet by their tags, and are all alike. */
+    if (trial->nccl == WEFT_NCCL_AGREED)
+        return ON_DEVICE;
+    if (!PLACED || any % 8 == 0)
+        return ON_HOST;
+    return any % 8 == 1 && slot < USER_SLOTS ? PINNED : any % 2 ? ON_DEVICE : ON_HOST;
+}
+
 static void unbind(struct rank *rank, int run, int slot)
 {
+    enum placed place = place_of(rank->trial, rank->rank, slot);
     for (int p = 0; p < rank->piece_count[run][slot]; p++)
-        free(rank->pieces[run][slot][p].data);
+        placed_free(place, rank->pieces[run][slot][p].data);
+    if (rank->bound[run][slot] != rank->flat[run][slot])
+        placed_free(place, rank->bound[run][slot]);
+    rank->bound[run][slot] = NULL;
     rank->piece_count[run][slot] = 0;
+}
+
+/* As a whole: the flat memory itself, or a copy of it where the slot is. */
+static int bind_flat(struct rank *rank, int run, int slot)
+{
+    enum placed place = place_of(rank->trial, rank->rank, slot);
+    size_t bytes = dag_slot_bytes(rank->trial->dag);
+    rank->bound[run][slot] = place == ON_HOST ? rank->flat[run][slot] : placed_alloc(place, bytes);
+    if (place != ON_HOST)
+        placed_put(place, rank->bound[run][slot], rank->flat[run][slot], bytes);
+    return bind_slot(rank->runs[run], slot, rank->bound[run][slot]);
 }
 
 /* Splits a slot into pieces of memory of their own, some of them empty. */
@@ -222,16 +270,18 @@ static int bind_pieces(struct rank *rank, int run, int slot)
 {
     size_t left = dag_slot_count(rank->trial->dag), element = element_size(rank), done = 0;
     int count = 1 + pick(rank, MOST_PIECES);
+    enum placed place = place_of(rank->trial, rank->rank, slot);
     struct weft_piece *pieces = rank->pieces[run][slot];
     for (int p = 0; p < count; p++) {
         size_t part = p == count - 1 ? left : dag_random(&rank->random) % (left + 1);
         if (p < count - 1 && pick(rank, 5) == 0)
             part = 0;
         pieces[p].count = part;
-        pieces[p].data = malloc(part * element);
-        if (!pieces[p].data && part)
+        pieces[p].data = placed_alloc(place, part * element);
+        if (!pieces[p].data)
             abort();
-        memcpy(pieces[p].data, (char *)rank->flat[run][slot] + done * element, part * element);
+        placed_put(place, pieces[p].data, (char *)rank->flat[run][slot] + done * element,
+                   part * element);
         left -= part;
         done += part;
     }
@@ -247,8 +297,7 @@ static int bind_run(struct rank *rank, int run)
     for (int slot = 0; slot < USER_SLOTS && !status; slot++) {
         unbind(rank, run, slot);
         dag_fill(dag, rank->rank, slot, rank->flat[run][slot], key);
-        status = pick(rank, 3) ? bind_slot(rank->runs[run], slot, rank->flat[run][slot])
-                               : bind_pieces(rank, run, slot);
+        status = pick(rank, 3) ? bind_flat(rank, run, slot) : bind_pieces(rank, run, slot);
     }
     for (size_t v = 0; v < dag->value_count && !status; v++)
         if (dag->values[v].rank == rank->rank && !dag->values[v].produced)
@@ -267,9 +316,12 @@ static void compare_run(struct rank *rank, int run)
         unsigned char *flat = rank->flat[run][slot];
         const unsigned char *expected = trial->expected[index][rank->rank][slot];
         size_t done = 0;
+        enum placed place = place_of(trial, rank->rank, slot);
+        if (rank->bound[run][slot] && rank->bound[run][slot] != flat)
+            placed_get(place, flat, rank->bound[run][slot], dag_slot_bytes(dag));
         for (int p = 0; p < rank->piece_count[run][slot]; p++) {
             const struct weft_piece *piece = &rank->pieces[run][slot][p];
-            memcpy(flat + done, piece->data, piece->count * element_size(rank));
+            placed_get(place, flat + done, piece->data, piece->count * element_size(rank));
             done += piece->count * element_size(rank);
         }
         for (size_t i = 0; i < dag_slot_bytes(dag); i++)
@@ -380,8 +432,11 @@ static int one_version(struct rank *rank)
     struct trial *trial = rank->trial;
     pthread_t thread;
     int status = 0, apart = pick(rank, 3) == 0 && !trial->virtual;
+    /* What frees memory of the device waits for all that is under way there. */
+    for (int run = 0; run < trial->runs && trial->nccl; run++)
+        status |= bind_run(rank, run);
     for (int run = 0; run < trial->runs; run++) {
-        if (bind_run(rank, run) || weft_run_start(rank->runs[run])) {
+        if (status || (!trial->nccl && bind_run(rank, run)) || weft_run_start(rank->runs[run])) {
             fail(rank, "start of run", run, weft_error_text());
             return -1;
         }
@@ -404,12 +459,16 @@ static int one_version(struct rank *rank)
 static int create_rank(struct rank *rank)
 {
     struct trial *trial = rank->trial;
+    struct weft_run_config config;
+    weft_run_config_init(&config);
+    config.nccl = trial->nccl;
     int status = trial->virtual
                      ? WEFT_OK
                      : weft_context_create_local(&rank->context, trial->local,
                                                  trial->context_rank[rank->rank], &trial->config);
     for (int run = 0; run < trial->runs && !status; run++) {
-        status = weft_run_create(&rank->runs[run], rank->context, trial->plans[rank->rank], NULL);
+        status =
+            weft_run_create(&rank->runs[run], rank->context, trial->plans[rank->rank], &config);
         if (!status && !trial->direct_peers)
             status = weft_run_bind_peers(rank->runs[run], trial->context_rank);
         for (int slot = 0; slot < USER_SLOTS; slot++)
@@ -444,6 +503,7 @@ static void *run_rank(void *argument)
 {
     struct rank *rank = argument;
     struct trial *trial = rank->trial;
+    placed_rank(rank->rank);
     work(rank);
     pthread_barrier_wait(&trial->barrier);
     while (atomic_load(&trial->completers) > 0)
@@ -511,6 +571,9 @@ static void make_plans(struct trial *trial)
         struct weft_schedule *schedule = dag_schedule(trial->dag, r, &trial->ops, trial->ids);
         cr_assert_not_null(schedule, "seed %llu: %s", (unsigned long long)trial->seed,
                            weft_error_text());
+        for (int slot = 0; slot < DAG_SLOTS; slot++)
+            if (place_of(trial, r, slot) == ON_DEVICE)
+                weft_schedule_set_memory(schedule, slot, WEFT_MEMORY_DEVICE);
         if (getenv("WEFT_TEST_SEED"))
             print_schedule(schedule);
         int status = weft_schedule_commit(schedule, &trial->plans[r]);
@@ -540,6 +603,8 @@ static void draw_settings(struct trial *trial, size_t eager_bytes, weft_progress
     trial->runs = 1 + (int)(dag_random(&random) % MOST_RUNS);
     trial->versions = 2 + (int)(dag_random(&random) % (MOST_VERSIONS - 1));
     trial->direct_peers = dag_random(&random) % 2 == 0;
+    if (getenv("WEFT_TEST_NCCL"))
+        trial->nccl = trial->direct_peers ? WEFT_NCCL_KNOWN : WEFT_NCCL_AGREED;
     for (int r = 0; r < trial->dag->ranks; r++)
         trial->context_rank[r] = r;
     for (int r = trial->dag->ranks - 1; r > 0 && !trial->direct_peers; r--) {
@@ -592,9 +657,44 @@ static void try_seed(uint64_t seed, size_t eager_bytes, weft_progress_t progress
         pthread_join(ranks[r].thread, NULL);
     cr_assert(!atomic_load(&trial.failed), "seed %llu: %s", (unsigned long long)seed, trial.text);
     free_trial(&trial);
+    placed_check();
 }
 
 /* ---- on virtual ranks ---- */
+
+#ifdef WEFT_TEST_IMAGINED
+static void step_devices(void *user, const struct weft_virtual_event *event)
+{
+    (void)user;
+    (void)event;
+    imagined_step();
+}
+#endif
+
+/* Before and after a play with devices. */
+static void begin_devices(uint64_t seed, struct weft_virtual_config *config)
+{
+#ifdef WEFT_TEST_IMAGINED
+    imagined_begin(seed);
+    config->trace = step_devices;
+    config->limit_ns = UINT64_C(100000000000);
+#endif
+    (void)seed;
+    (void)config;
+}
+
+static void end_devices(int status)
+{
+#ifdef WEFT_TEST_IMAGINED
+    if (status != WEFT_OK)
+        imagined_report();
+    else
+        placed_collect();
+    if (status == WEFT_OK)
+        imagined_end();
+#endif
+    (void)status;
+}
 
 static void try_virtually(uint64_t seed)
 {
@@ -631,7 +731,9 @@ static void try_virtually(uint64_t seed)
         net.G = 0.0005;
         config.node_ns = 100;
     }
+    begin_devices(seed, &config);
     int status = weft_virtual_run(trial.dag->ranks, &config, run_virtual_rank, ranks);
+    end_devices(status);
     cr_assert(!atomic_load(&trial.failed), "seed %llu: %s", (unsigned long long)seed, trial.text);
     cr_assert_eq(status, WEFT_OK, "seed %llu: %s", (unsigned long long)seed, weft_error_text());
     free_trial(&trial);
@@ -649,7 +751,8 @@ static void try_seeds(uint64_t first, size_t eager_bytes, weft_progress_t progre
         try_seed(s, eager_bytes, progress);
 }
 
-Test(random_dag, virtual_ranks)
+/* They have no device but an imagined one. */
+Test(random_dag, virtual_ranks, .disabled = PLACED && !IMAGINED)
 {
     const char *count = getenv("WEFT_TEST_SEEDS"), *seed = getenv("WEFT_TEST_SEED");
     uint64_t first = seed ? strtoull(seed, NULL, 10) : 5000000;
@@ -658,22 +761,22 @@ Test(random_dag, virtual_ranks)
         try_virtually(s);
 }
 
-Test(random_dag, eager_caller_progress)
+Test(random_dag, eager_caller_progress, .disabled = IMAGINED)
 {
     try_seeds(1000000, 0, WEFT_PROGRESS_CALLER);
 }
 
-Test(random_dag, eager_helper_progress)
+Test(random_dag, eager_helper_progress, .disabled = IMAGINED)
 {
     try_seeds(2000000, 0, WEFT_PROGRESS_HELPER);
 }
 
-Test(random_dag, rendezvous_caller_progress)
+Test(random_dag, rendezvous_caller_progress, .disabled = IMAGINED)
 {
     try_seeds(3000000, SIZE_MAX, WEFT_PROGRESS_CALLER);
 }
 
-Test(random_dag, rendezvous_helper_progress)
+Test(random_dag, rendezvous_helper_progress, .disabled = IMAGINED)
 {
     try_seeds(4000000, SIZE_MAX, WEFT_PROGRESS_HELPER);
 }

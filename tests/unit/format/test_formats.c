@@ -74,6 +74,8 @@ static const char everything[] =
     "  output recv f32 1024\n"
     "  inout in.out-2 bf16 0\n"
     "  scratch tmp f32 256\n"
+    "  inout on f16 17 on device\n"
+    "  scratch device f32 256 on device\n"
     "  value k max 100\n"
     "  value unbounded\n"
     "  value vast max 18446744073709551614\n"
@@ -294,6 +296,7 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "slot%d", i);
         weft_schedule_add_slot(s, name, WEFT_F32, 60, kinds[pick(&state, 3)]);
+        weft_schedule_set_memory(s, i, pick(&state, 2) ? WEFT_MEMORY_DEVICE : WEFT_MEMORY_HOST);
     }
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "value%d", i);
@@ -390,6 +393,16 @@ static void expect_equal(const struct weft_schedule *a, const struct weft_schedu
     cr_expect_str_eq(weft_schedule_name(a), weft_schedule_name(b));
     cr_assert_eq(weft_schedule_node_count(a), weft_schedule_node_count(b));
     cr_assert_eq(weft_schedule_result_count(a), weft_schedule_result_count(b));
+    cr_assert_eq(weft_schedule_slot_count(a), weft_schedule_slot_count(b));
+    for (size_t i = 0; i < weft_schedule_slot_count(a); i++) {
+        struct weft_slot_info x = {.struct_size = sizeof x}, y = {.struct_size = sizeof y};
+
+        weft_schedule_get_slot(a, (weft_slot_t)i, &x);
+        weft_schedule_get_slot(b, (weft_slot_t)i, &y);
+        cr_expect(x.dtype == y.dtype && x.kind == y.kind && x.count == y.count &&
+                      x.memory == y.memory && strcmp(x.name, y.name) == 0,
+                  "seed %" PRIu64 " slot %zu", seed, i);
+    }
     for (size_t n = 0; n < weft_schedule_node_count(a); n++) {
         struct weft_node_info x = {.struct_size = sizeof x}, y = {.struct_size = sizeof y};
 

@@ -89,6 +89,9 @@ Test(malformed, statements_that_are_wrong)
     expect_bad_statement("sned x to 1", "`sned`", "send, recv");
     expect_bad_statement("@", "`@`", "send, recv");
     expect_bad_statement("input y f33 8", "`f33`", "one of f32, i8, i16");
+    expect_bad_statement("input y f32 8 on", "end of the line", "`device`");
+    expect_bad_statement("input y f32 8 on host", "`host`", "`device`");
+    expect_bad_statement("input y f32 8 device", "`device`", "the end of the line");
     expect_bad_statement("input y bytes0 8", "`bytes0`", "bytesN (opaque, N of 1 to 1073741823)");
     expect_bad_statement("input y bytes1073741824 8", "`bytes1073741824`", "bytesN");
     expect_bad_statement("input y bytes024 8", "`bytes024`", "bytesN");
@@ -184,6 +187,9 @@ Test(malformed, json_statements_that_are_wrong)
                     "", "the kind \"in\"", "input, output");
     expect_bad_json(", {\"name\": \"y\", \"kind\": \"input\", \"dtype\": \"f31\", \"count\": 1}",
                     "{}", "", "the dtype \"f31\"", "i8, i16");
+    expect_bad_json(", {\"name\": \"y\", \"kind\": \"input\", \"dtype\": \"f32\", \"count\": 1, "
+                    "\"memory\": \"gpu\"}",
+                    "{}", "", "memory \"gpu\"", "expected host or device");
     expect_bad_json(", {\"name\": \"y\", \"kind\": \"input\", \"dtype\": \"bytes0\", \"count\": 1}",
                     "{}", "", "the dtype \"bytes0\"", "bytesN");
     expect_bad_json("", "{\"kind\": \"jion\"}", "", "line 6: ranks[0].nodes[1].kind is \"jion\"",

@@ -148,6 +148,38 @@ Test(schedule, orders_are_kept_in_the_order_given)
     cr_expect_eq(after, b);
 }
 
+static weft_memory_t memory_of(weft_slot_t slot)
+{
+    struct weft_slot_info info = {.struct_size = sizeof info};
+
+    cr_assert_eq(weft_schedule_get_slot(schedule, slot, &info), WEFT_OK);
+    return info.memory;
+}
+
+Test(schedule, slots_are_host_memory_until_it_is_said)
+{
+    cr_expect_eq(memory_of(in), WEFT_MEMORY_HOST);
+    cr_expect_eq(weft_schedule_set_memory(schedule, out, WEFT_MEMORY_DEVICE), WEFT_OK);
+    cr_expect_eq(memory_of(in), WEFT_MEMORY_HOST);
+    cr_expect_eq(memory_of(out), WEFT_MEMORY_DEVICE);
+    cr_expect_eq(weft_schedule_set_memory(schedule, WEFT_SLOT_ALL, WEFT_MEMORY_DEVICE), WEFT_OK);
+    weft_slot_t later = weft_schedule_add_slot(schedule, "later", WEFT_I8, 1, WEFT_SLOT_INOUT);
+    cr_expect_eq(memory_of(in), WEFT_MEMORY_DEVICE);
+    cr_expect_eq(memory_of(scratch), WEFT_MEMORY_DEVICE);
+    cr_expect_eq(memory_of(later), WEFT_MEMORY_HOST, "of all that there were");
+    cr_expect_eq(weft_schedule_set_memory(schedule, out, WEFT_MEMORY_HOST), WEFT_OK);
+    cr_expect_eq(memory_of(out), WEFT_MEMORY_HOST);
+}
+
+Test(schedule, no_slot_is_all_of_none)
+{
+    struct weft_schedule *empty;
+
+    cr_assert_eq(weft_schedule_create(&empty, 0, 1), WEFT_OK);
+    cr_expect_eq(weft_schedule_set_memory(empty, WEFT_SLOT_ALL, WEFT_MEMORY_DEVICE), WEFT_OK);
+    weft_schedule_destroy(empty);
+}
+
 Test(schedule, any_choice_and_label_mark_nodes)
 {
     weft_node_t events[] = {weft_schedule_add_event(schedule, 0),

@@ -68,6 +68,21 @@ Test(schedule_misuse, a_slot_needs_a_proper_name)
                    "[A-Za-z_]");
 }
 
+Test(schedule_misuse, memory_is_of_slots)
+{
+    expect_failure(weft_schedule_set_memory(schedule, 3, WEFT_MEMORY_DEVICE), WEFT_ERR_INVALID,
+                   "weft_schedule_set_memory: argument `slot` is 3", "3 slots", "WEFT_SLOT_ALL");
+    teardown(), setup();
+    expect_failure(weft_schedule_set_memory(schedule, -2, WEFT_MEMORY_DEVICE), WEFT_ERR_INVALID,
+                   "`slot` is -2", NULL, NULL);
+}
+
+Test(schedule_misuse, memory_is_of_the_host_or_the_device)
+{
+    expect_failure(weft_schedule_set_memory(schedule, in, (weft_memory_t)2), WEFT_ERR_INVALID,
+                   "`memory` is 2", "WEFT_MEMORY_HOST", "_DEVICE");
+}
+
 Test(schedule_misuse, a_value_needs_a_proper_name)
 {
     expect_failure(weft_schedule_add_value(schedule, "", 1), WEFT_ERR_INVALID,

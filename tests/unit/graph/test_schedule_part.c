@@ -432,6 +432,34 @@ Test(schedule_part, scratch_that_is_shared_has_one_datatype_and_is_scratch)
     weft_schedule_destroy(part);
 }
 
+static weft_memory_t memory_of(const char *name)
+{
+    struct weft_slot_info info = {.struct_size = sizeof info};
+
+    for (weft_slot_t s = 0; weft_schedule_get_slot(schedule, s, &info) == WEFT_OK; s++)
+        if (strcmp(info.name, name) == 0)
+            return info.memory;
+    cr_assert_fail("no slot %s", name);
+    return WEFT_MEMORY_HOST;
+}
+
+Test(schedule_part, scratch_is_where_the_part_has_it)
+{
+    struct weft_schedule *part = small_part();
+    struct weft_part_config config = {RIGHT, .scratch = "sum"};
+
+    weft_schedule_set_memory(part, WEFT_SLOT_ALL, WEFT_MEMORY_DEVICE);
+    cr_assert_geq(weft_schedule_add_part(schedule, part, WEFT_NODE_NONE, &config), 0, "%s",
+                  weft_error_text());
+    cr_expect_eq(memory_of("sum.tmp"), WEFT_MEMORY_DEVICE);
+    cr_expect_eq(memory_of("out"), WEFT_MEMORY_HOST, "bound slots are as the whole has them");
+    weft_schedule_set_memory(part, WEFT_SLOT_ALL, WEFT_MEMORY_HOST);
+    config.name = "second";
+    expect_failure(weft_schedule_add_part(schedule, part, WEFT_NODE_NONE, &config),
+                   WEFT_ERR_INVALID, "config->scratch is \"sum\"", "of the device", "of the host");
+    weft_schedule_destroy(part);
+}
+
 /* ---- the whole ---- */
 
 enum { MOST_RANKS = 9, COUNT = 13 };

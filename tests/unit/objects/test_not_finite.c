@@ -296,6 +296,34 @@ Test(not_finite, a_gradient_counts_as_zero_and_is_told_of_once, .timeout = 60)
             }
 }
 
+/* Elements beside those that count as zero stay as they are, to the sign of a zero. */
+static int beside(struct weft_context *context, void *user)
+{
+    (void)user;
+    float gradient[] = {-0.0f, NAN, 1};
+    struct weft_piece tensor = {gradient, 3};
+    struct weft_group_average_config config;
+    struct weft_group_average *average = NULL;
+    weft_group_average_config_init(&config);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    config.mode = WEFT_AVERAGE_WAITING;
+    config.nan = WEFT_NAN_ZERO;
+    OK(weft_group_average_create(&average, context, &config));
+    OK(weft_group_average_step(average, NULL));
+    CHECK(gradient[0] == 0 && signbit(gradient[0]));
+    CHECK(gradient[1] == 0 && !signbit(gradient[1]) && gradient[2] == 1);
+    OK(weft_group_average_destroy(average));
+    return WEFT_OK;
+}
+
+Test(not_finite, what_is_finite_stays_as_it_is)
+{
+    struct sick nobody = {0};
+    run(&nobody, 1, beside);
+}
+
 /* ---- policies ---- */
 
 static int differ(struct weft_context *context, void *user)

@@ -428,6 +428,7 @@ Test(stale_mix, a_lone_member_keeps_its_step_bit_by_bit)
     OK(weft_virtual_run(2, &ranks, alone_and_late, &config));
 }
 
+#ifndef WEFT_TEST_DEVICE /* where it is that of the host */
 /* ---- memory ---- */
 
 static size_t bytes_of(struct alone *alone, const struct weft_group_average_config *config)
@@ -461,3 +462,4 @@ Test(stale_mix, substitute_takes_the_memory_of_one_model)
         }
     alone_destroy(&alone);
 }
+#endif

@@ -2,7 +2,7 @@
 /*
  * A cell is a template with one choice of algorithm, ranks, parameters and data. Here is what it
  * gives by plain loops, and how a team of ranks, threads or virtual ones, runs it several times and
- * compares.
+ * compares. Built for devices, all slots are memory of them, and ranks are 1 to 8.
  */
 #ifndef WEFT_TESTS_SCHEDULES_CELLS_H
 #define WEFT_TESTS_SCHEDULES_CELLS_H
@@ -18,12 +18,17 @@
 #include "support/interpreter.h"
 #include "tests/support/bind.h"
 #include "tests/support/opaque.h"
+#include "tests/support/placed.h"
 #include "tests/support/virtual_ranks.h"
 
 enum { STARTS = 3, MOST_SLOTS = 3, BIG = 12000 };
 #define PATIENCE UINT64_C(60000000000)
 
+#ifdef WEFT_TEST_DEVICE
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8};
+#else
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
+#endif
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 /* ---- teams: ranks in threads, with one context for all that they do ---- */
@@ -63,6 +68,7 @@ static inline void *run_member(void *argument)
     struct member *member = argument;
     struct team *team = member->team;
     struct weft_context *context = NULL;
+    placed_rank(member->rank);
     if (weft_context_create_local(&context, team->local, member->rank, &team->config))
         fail(team, weft_error_text());
     else
@@ -95,6 +101,7 @@ static inline void run_team(struct team *team, int variant)
     pthread_barrier_destroy(&team->barrier);
     pthread_mutex_destroy(&team->mutex);
     cr_assert(!atomic_load(&team->failed), "%s", team->text);
+    placed_check();
 }
 
 static inline int work_virtually(struct weft_context *context, void *user)
@@ -270,6 +277,7 @@ struct slots {
     struct weft_slot_info info[MOST_SLOTS];
     char names[MOST_SLOTS][16];
     unsigned char *data[MOST_SLOTS];
+    void *bound[MOST_SLOTS]; /* the same memory, or a copy of it on the device */
     unsigned char *expected[MOST_SLOTS];
     size_t bytes[MOST_SLOTS];
 };
@@ -287,6 +295,7 @@ static inline void open_slots(struct slots *slots, const struct weft_schedule *s
         snprintf(slots->names[i], sizeof slots->names[i], "%s", info.name);
         slots->bytes[i] = info.count * weft_dtype_size(info.dtype);
         slots->data[i] = new_memory(slots->bytes[i]);
+        slots->bound[i] = PLACED ? placed_alloc(ON_DEVICE, slots->bytes[i]) : slots->data[i];
         slots->expected[i] = new_memory(slots->bytes[i]);
     }
 }
@@ -294,6 +303,8 @@ static inline void open_slots(struct slots *slots, const struct weft_schedule *s
 static inline void close_slots(struct slots *slots)
 {
     for (int i = 0; i < slots->count; i++) {
+        if (PLACED)
+            placed_free(ON_DEVICE, slots->bound[i]);
         free(slots->data[i]);
         free(slots->expected[i]);
     }
@@ -328,6 +339,8 @@ static inline int one_start(struct team *team, const struct cell *c, int rank, s
 {
     char text[160];
     fill_slots(c, rank, slots);
+    for (int i = 0; PLACED && i < slots->count; i++)
+        placed_put(ON_DEVICE, slots->bound[i], slots->data[i], slots->bytes[i]);
     int status = weft_run_start(run);
     if (!status)
         status = weft_run_wait(run, PATIENCE);
@@ -335,6 +348,8 @@ static inline int one_start(struct team *team, const struct cell *c, int rank, s
         fail_cell(team, c, rank, status < 0 ? weft_error_text() : "no end");
         return -1;
     }
+    for (int i = 0; PLACED && i < slots->count; i++)
+        placed_get(ON_DEVICE, slots->data[i], slots->bound[i], slots->bytes[i]);
     for (int i = 0; i < slots->count; i++)
         for (size_t b = 0; b < slots->bytes[i]; b++)
             if (slots->data[i][b] != slots->expected[i][b]) {
@@ -354,6 +369,7 @@ static inline struct weft_template_params params_of(const struct cell *c, int ra
 
     if (c->apart && rank != params.root)
         params.in_place = !params.in_place;
+    params.memory = PLACED ? WEFT_MEMORY_DEVICE : WEFT_MEMORY_HOST;
     return params;
 }
 
@@ -383,7 +399,7 @@ static inline int run_cell(struct team *team, struct weft_context *context, stru
     int rank = weft_context_rank(context);
     int status = create_run(c, context, &run, &slots);
     for (int i = 0; i < slots.count && !status; i++)
-        status = bind_name(run, slots.names[i], slots.data[i]);
+        status = bind_name(run, slots.names[i], slots.bound[i]);
     if (status)
         fail_cell(team, c, rank, weft_error_text());
     for (c->start = 0; c->start < STARTS && !status; c->start++)
@@ -411,6 +427,8 @@ static inline int compose(void *user, void *dst, const void *a, const void *b, s
     return WEFT_OK;
 }
 
+PLACED_REDUCE(compose_on_device, compose)
+
 static inline void make_ops(struct team *team)
 {
     struct weft_op_config config;
@@ -418,6 +436,7 @@ static inline void make_ops(struct team *team)
     weft_op_config_init(&config);
     config.name = "affine";
     config.reduce = compose;
+    config.device = compose_on_device;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
     team->affine = op;
     for (int commutes = 0; commutes < 2; commutes++)
@@ -434,6 +453,7 @@ static inline void destroy_ops(struct team *team)
 /* With operations, on every number of ranks. */
 static inline void run_team_sizes(struct team *team)
 {
+    placed_hold();
     for (int i = 0; i < SIZES; i++) {
         team->size = sizes[i];
         make_ops(team);

@@ -573,7 +573,9 @@ static int execute_typed(struct weft_context *context, int kind, const char *let
         regions[i] = weft_region_at(slot, 0, elements);
         if (letters[i] == 'l' && i > 0)
             regions[i].value = weft_schedule_add_value(schedule, name, elements);
-        writes |= (uint64_t)(letters[i] == 'w' || letters[i] == 'k' || letters[i] == 'r') << i;
+        writes |= (uint64_t)(letters[i] == 'w' || letters[i] == 'k' || letters[i] == 'r' ||
+                             (letters[i] == 't' && kind == WEFT_SPARSE_SELECT))
+                  << i;
     }
     if (kind == WEFT_SPARSE_BOUNDS)
         writes = 0;
@@ -601,8 +603,10 @@ static int types(struct weft_context *context, void *user)
 {
     /* As weft/sparse.h has them: lists, work, limits, residuals, bounds, a threshold. */
     static const char *const letters[] = {
-        [WEFT_SPARSE_MERGE] = "lllwkr", [WEFT_SPARSE_PART] = "llbwkr", [WEFT_SPARSE_SUM] = "lwlll",
-        [WEFT_SPARSE_KEEP] = "lltwkr",  [WEFT_SPARSE_JOIN] = "lll",    [WEFT_SPARSE_BOUNDS] = "blr",
+        [WEFT_SPARSE_MERGE] = "lllwkr",  [WEFT_SPARSE_PART] = "llbwkr",
+        [WEFT_SPARSE_SUM] = "lwlll",     [WEFT_SPARSE_KEEP] = "lltwkr",
+        [WEFT_SPARSE_JOIN] = "lll",      [WEFT_SPARSE_BOUNDS] = "blr",
+        [WEFT_SPARSE_SELECT] = "lrrwkt", [WEFT_SPARSE_ABOVE] = "lrrwt",
     };
 
     (void)user;

@@ -226,6 +226,38 @@ Test(templates_shape, defaults_alone)
     cr_assert_null(weft_template_at(weft_template_count()));
 }
 
+/* Of every slot, scratch too, as the parameters say. */
+static void expect_memory(const char *name, const struct weft_template_params *params, int rank)
+{
+    enum { RANKS = 5 };
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
+    struct weft_schedule *schedule;
+    cr_assert_eq(weft_template_build(name, rank, RANKS, params, &schedule), WEFT_OK, "%s",
+                 weft_error_text());
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        cr_assert_eq(weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot), WEFT_OK);
+        cr_expect_eq(slot.memory, params->memory, "%s %s: %s", name, params->algo, slot.name);
+    }
+    weft_schedule_destroy(schedule);
+}
+
+Test(templates_shape, slots_are_where_the_parameters_say)
+{
+    struct weft_template_params params;
+    weft_template_params_init(&params);
+    cr_expect_eq(params.memory, WEFT_MEMORY_HOST);
+    params.count = 100;
+    for (size_t t = 0; t < weft_template_count(); t++) {
+        const struct weft_template *template = weft_template_at(t);
+        for (size_t i = 0; i < 2 * template->algorithm_count; i++) {
+            params.memory = i % 2 ? WEFT_MEMORY_DEVICE : WEFT_MEMORY_HOST;
+            params.algo = template->algorithms[i / 2].name;
+            expect_memory(template->name, &params, 0);
+            expect_memory(template->name, &params, 3);
+        }
+    }
+}
+
 Test(templates_shape, wrong_parameters_are_named)
 {
     struct weft_template_params params;

@@ -436,7 +436,13 @@ Test(sparse_regions, misuse_is_told)
     refused(weft_sparse_region_limits(SIZE_MAX, 2, &share, &share), "`k` is");
     refused(weft_sparse_region_limits(1, 2, NULL, &share), "`share` is NULL");
     struct weft_op *op = NULL;
-    refused(weft_sparse_op(WEFT_SPARSE_OP_COUNT, &op), "`kind` is 6");
+    refused(weft_sparse_op(WEFT_SPARSE_OP_COUNT, &op), "`kind` is 8");
+    refused(weft_sparse_op_create(&op, NULL), "`config` is NULL");
+    refused(weft_sparse_op_create(NULL, &(struct weft_sparse_op_config){.struct_size = 16}),
+            "`op` is NULL");
+    refused(
+        weft_sparse_op_create(&op, &(struct weft_sparse_op_config){.struct_size = 16, .nan = 7}),
+        "`nan` is 7");
     put(&out, 0, NAN);
     cr_expect_eq(weft_sparse_keep(NULL, &out, 0, 1, &a, NULL, NULL), WEFT_ERR_COMPUTE);
     cr_expect_eq(weft_sparse_sum(NULL, &out, 1, &a, NULL), WEFT_ERR_COMPUTE);
@@ -453,8 +459,10 @@ Test(sparse_regions, misuse_is_told)
 Test(sparse_regions, what_operations_write_is_not_only_read)
 {
     static const char *const regions[] = {
-        [WEFT_SPARSE_MERGE] = "LllWkR", [WEFT_SPARSE_PART] = "LlbWkR", [WEFT_SPARSE_SUM] = "LWll",
-        [WEFT_SPARSE_KEEP] = "LltWkR",  [WEFT_SPARSE_JOIN] = "Lll",    [WEFT_SPARSE_BOUNDS] = "blr",
+        [WEFT_SPARSE_MERGE] = "LllWkR",  [WEFT_SPARSE_PART] = "LlbWkR",
+        [WEFT_SPARSE_SUM] = "LWll",      [WEFT_SPARSE_KEEP] = "LltWkR",
+        [WEFT_SPARSE_JOIN] = "Lll",      [WEFT_SPARSE_BOUNDS] = "blr",
+        [WEFT_SPARSE_SELECT] = "LRrWkT", [WEFT_SPARSE_ABOVE] = "LRrWt",
     };
 
     for (int kind = 0; kind < WEFT_SPARSE_OP_COUNT; kind++)
@@ -470,8 +478,7 @@ Test(sparse_regions, what_operations_write_is_not_only_read)
                 const char letter = regions[kind][i];
                 const weft_slot_t slot = weft_schedule_add_slot(
                     s, (char[]){letter, (char)('0' + i), '\0'},
-                    letter == 't' || letter == 'r' || letter == 'R' ? WEFT_F32 : WEFT_U64, 4,
-                    WEFT_SLOT_INOUT);
+                    strchr("tTrR", letter) ? WEFT_F32 : WEFT_U64, 4, WEFT_SLOT_INOUT);
                 const int writes = letter >= 'A' && letter <= 'Z';
 
                 arguments[i] = (struct weft_compute_argument){
