@@ -2,6 +2,7 @@
 /* weft bench: finds the measurement, prints its rows. */
 #include "tools/bench/bench.h"
 
+#include "tools/cli/devices.h"
 #include "tools/cli/ranks.h"
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
@@ -47,6 +48,7 @@ static const struct measurement measurements[] = {
      "group averaging beside a rank that sleeps, and with everybody there"},
     {"server", bench_server, "pushes and pulls of a parameter server, beside an allreduce"},
     {"death", bench_death, "how soon others notice that a process was killed, and shrink"},
+    {"gpu", bench_gpu, "runs on devices beside the driver's calls and their memory's bandwidth"},
     {"growth", bench_growth, "time and memory of a rank of trainers' objects, 64 to -n P virtual"},
 };
 
@@ -310,6 +312,12 @@ static int take_densities(void *target, const char *command, const char *text)
     return 0;
 }
 
+static int take_device(void *target, const char *command, const char *text)
+{
+    ((struct bench *)target)->device = text;
+    return cli_read_device(command, text);
+}
+
 static int measure(struct bench *bench, const struct measurement *measurement)
 {
     bench->name = measurement->name;
@@ -377,6 +385,8 @@ static const struct cli_option table[] = {
     {"memory", 0, CLI_CHOICE, "WHERE",
      "arena: of the context, which its transport moves best; private: the process' own", "arena",
      CLI_AT(struct bench, memory), .words = memories},
+    {"device", 0, CLI_TAKE, "cuda[:N]", "gpu: which one; of its ranks, all (default: in turn)",
+     .take = take_device},
     {"link", 0, CLI_REAL, "RATE", "server: what its link carries, bits a second; mpi alone",
      CLI_AT(struct bench, link), .high = 1e15},
     {"cost", 0, CLI_FILE, "FILE", "gtopk: alpha and beta as model wrote them, not measured",

@@ -63,6 +63,8 @@ struct bench {
     double link;
     /** --cost: what transports cost; NULL: measured. */
     const char *cost;
+    /** --device: gpu's; NULL: any. */
+    const char *device;
     /** -o: where to write what was found; NULL: nowhere. */
     const char *output;
     /** --inside: the case that this process executes under valgrind; NULL: none. */
@@ -218,6 +220,7 @@ int bench_compress(struct bench *bench);
 int bench_projection(struct bench *bench);
 int bench_server(struct bench *bench);
 int bench_osp(struct bench *bench);
+int bench_gpu(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of

@@ -28,8 +28,8 @@ static int train(struct model *model, const struct dataset *data, float *values,
         size_t at = step % batches * BATCH;
         status = model_gradient(model, data->images + at * DATASET_PIXELS, data->labels + at, BATCH,
                                 NULL, &loss);
-        if (step < STEPS)
-            model_update(model, 0.02f, 0.9f);
+        if (step < STEPS && status == WEFT_OK)
+            status = model_update(model, 0.02f, 0.9f);
     }
     for (size_t i = 0, done = 0; done < n; i++) {
         size_t count = gradients[i].count < n - done ? gradients[i].count : n - done;

@@ -154,8 +154,8 @@ static int step(struct training *training, size_t number)
         status = arrange(training, recording->sums + number * recording->count);
     for (size_t i = 0; i < parameters; i++)
         gradient[i] /= (float)recording->ranks;
-    model_update(training->model, (float)recording->rate, momentum);
-    return status;
+    return status == WEFT_OK ? model_update(training->model, (float)recording->rate, momentum)
+                             : status;
 }
 
 int recording_make(struct recording *recording, const char *model, double rate, int ranks,

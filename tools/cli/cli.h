@@ -30,6 +30,8 @@ struct cli {
     /** -n, or 0 if it was left out. */
     int ranks;
     int json;
+    /** --device, or NULL. */
+    const char *device;
     /** Template parameters; texts are borrowed from argv. */
     struct weft_template_params params;
     /** --counts, of which cli_template_build() gives each rank its share. Freed by cli_run(). */

@@ -270,6 +270,16 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
     return 0;
 }
 
+/* As --device says of all slots. */
+static int set_memory(struct cli_schedules *schedules, const struct cli *cli)
+{
+    for (size_t i = 0; cli->device && i < schedules->count; i++)
+        if (weft_schedule_set_memory(schedules->at[i], WEFT_SLOT_ALL, WEFT_MEMORY_DEVICE) !=
+            WEFT_OK)
+            return cli_fail(cli->spec->name, "%s", weft_error_text());
+    return 0;
+}
+
 int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
                        int fallback, int only)
 {
@@ -284,6 +294,7 @@ int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, c
                                : cli_usage(cli->spec->name, "%s: %s", name, strerror(errno));
     } else {
         status = load_files(schedules, cli, name, fallback);
+        status = status ? status : set_memory(schedules, cli);
         status = status || only < 0 ? status : choose(schedules, cli, name, only);
     }
     if (status)

@@ -6,6 +6,7 @@
 #include "tools/cli/parse.h"
 
 #include "tools/cli/cli.h"
+#include "tools/cli/devices.h"
 #include "tools/cli/files.h"
 #include "tools/cli/transports.h"
 
@@ -124,6 +125,14 @@ const struct cli_option cli_template_options[] = {
     {0},
 };
 
+/* Of templates and files alike. */
+static const struct cli_option schedule_options[] = {
+    {"device", 0, CLI_TAKE, "cuda[:N]",
+     "all slots are memory of devices: of the ranks' in turn, or of the N-th",
+     .take = cli_take_device},
+    {0},
+};
+
 void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI_TABLES])
 {
     static const struct cli_option none[] = {{0}};
@@ -131,7 +140,8 @@ void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI
     tables[0] = spec->options ? spec->options : none;
     tables[1] = spec->common >= CLI_RANKS ? rank_options : none;
     tables[2] = spec->common >= CLI_TEMPLATE ? cli_template_options : none;
-    tables[3] = spec->common >= CLI_NO_RANKS ? general_options : none;
+    tables[3] = spec->common >= CLI_TEMPLATE ? schedule_options : none;
+    tables[4] = spec->common >= CLI_NO_RANKS ? general_options : none;
 }
 
 const char *const *cli_words(const struct cli_option *option)

@@ -5,7 +5,7 @@
 
 #include "tools/cli/options.h"
 
-enum { CLI_TABLES = 4 };
+enum { CLI_TABLES = 5 };
 
 /** The parameters of templates. */
 extern const struct cli_option cli_template_options[];

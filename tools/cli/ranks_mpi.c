@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The processes that mpiexec starts, by way of the module that knows MPI (tools/mpi/module.h). */
 #include "tools/cli/cli.h"
+#include "tools/cli/module.h"
 #include "tools/cli/ranks.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,47 +13,18 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Where the module is, seen from the folder of the command: in a build, and installed. */
-static const char *const places[] = {"command-mpi.so", WEFT_MODULES "/command-mpi.so"};
-
+static const struct cli_module needed = {.file = "command-mpi.so",
+                                         .symbol = MPI_MODULE_SYMBOL,
+                                         .size = sizeof(struct mpi_module),
+                                         .does = "runs the command over MPI",
+                                         .needs = "MPI"};
 static const struct mpi_module *module;
 static char why[PATH_MAX + 256];
-
-static void load(void)
-{
-    char self[PATH_MAX];
-    char path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char *slash;
-
-    self[length < 0 ? 0 : length] = '\0';
-    slash = strrchr(self, '/');
-    for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
-        if ((size_t)snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self), self, places[i]) >=
-                sizeof path ||
-            access(path, R_OK) != 0)
-            continue;
-        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        const struct mpi_module *found = library ? dlsym(library, MPI_MODULE_SYMBOL) : NULL;
-        if (!found)
-            snprintf(why, sizeof why, "%s", dlerror());
-        else if (strcmp(found->version, weft_version()) != 0 || found->size != sizeof *found)
-            snprintf(why, sizeof why, "%s is of weft %s, this is %s", path, found->version,
-                     weft_version());
-        else
-            module = found;
-        return;
-    }
-    snprintf(
-        why, sizeof why,
-        "%s, which runs the command over MPI, is not installed; it is built where MPI is found",
-        places[0]);
-}
 
 const struct mpi_module *ranks_mpi(void)
 {
     if (!module && !*why)
-        load();
+        module = cli_load_module(&needed, why, sizeof why);
     return module;
 }
 

@@ -2,9 +2,20 @@
 #include "tools/cli/transports.h"
 
 #include <stddef.h>
+#include <string.h>
 #include <weft/weft.h>
 
-enum { MOST = 31, SETS = 8 };
+enum { MOST = 31, SETS = 16 };
+
+static const char IN_ORDER[] = "nccl";
+
+static int has(const char *const *set, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(set[i], name))
+            return 1;
+    return 0;
+}
 
 static unsigned uses_of(const struct weft_transport *transport)
 {
@@ -20,6 +31,8 @@ const char *const *cli_transports(unsigned uses)
     for (size_t i = 0; i < weft_transport_count() && count < MOST; i++)
         if (uses_of(weft_transport_at(i)) & uses)
             set[count++] = weft_transport_at(i)->name;
+    if (uses & CLI_IN_ORDER && count < MOST && !has(set, count, IN_ORDER))
+        set[count++] = IN_ORDER;
     set[count] = NULL;
     return set;
 }

@@ -10,7 +10,10 @@ enum cli_transport_use {
     /** Costs that choose algorithms. */
     CLI_COSTS = 2,
     /** Ranks in virtual time. */
-    CLI_VIRTUAL = 4
+    CLI_VIRTUAL = 4,
+    /** Executing messages in the order in which they are issued: NCCL, whether this build has it or
+     *  not, for what only looks at schedules. */
+    CLI_IN_ORDER = 8
 };
 
 /** Names of the transports that can be used for one of @p uses, NULL-terminated. Static storage. */

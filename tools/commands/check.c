@@ -11,6 +11,12 @@
 /* Faults that are put together, unless told otherwise: few lines come of them. */
 enum { MOST_FOLDED = 1000 };
 
+struct options {
+    struct weft_check_config config;
+    const char *transport;
+    int all;
+};
+
 /* What was not read from a text has no lines. */
 static void set_line(json_t *object, size_t line)
 {
@@ -60,24 +66,37 @@ static json_t *json_groups(const struct weft_check_report *report, const struct 
     return array;
 }
 
+/* What --transport nccl adds. */
+static json_t *json_order(const struct weft_check_summary *summary)
+{
+    json_t *order =
+        json_pack("{s:I, s:I, s:I}", "messages", (json_int_t)summary->ordered, "rounds",
+                  (json_int_t)summary->rounds, "agreements", (json_int_t)summary->unordered);
+
+    if (summary->unordered_text)
+        json_object_set_new(order, "text", json_string(summary->unordered_text));
+    return order;
+}
+
 static int print_json(const char *command, const struct weft_check_report *report,
                       const struct weft_check_summary *summary, const struct check_group *groups,
-                      size_t group_count)
+                      size_t group_count, const struct options *options)
 {
     json_t *faults = json_array();
     struct weft_fault fault = {.struct_size = sizeof fault};
 
     for (size_t i = 0; weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++)
         json_array_append_new(faults, json_fault(&fault));
-    return cli_print_json(
-        command,
-        json_pack("{s:b, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:b, s:I}", "ok",
-                  summary->faults == 0, "ranks", summary->ranks, "nodes",
-                  (json_int_t)summary->nodes, "faults", faults, "folded",
-                  json_groups(report, groups, group_count), "fault_count",
-                  (json_int_t)summary->faults, "messages", (json_int_t)summary->messages,
-                  "executions", (json_int_t)summary->executions, "bounded", summary->bounded,
-                  "more", summary->more, "results", (json_int_t)summary->results));
+    json_t *object = json_pack(
+        "{s:b, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:b, s:I}", "ok", summary->faults == 0,
+        "ranks", summary->ranks, "nodes", (json_int_t)summary->nodes, "faults", faults, "folded",
+        json_groups(report, groups, group_count), "fault_count", (json_int_t)summary->faults,
+        "messages", (json_int_t)summary->messages, "executions", (json_int_t)summary->executions,
+        "bounded", summary->bounded, "more", summary->more, "results",
+        (json_int_t)summary->results);
+    if (options->config.in_order)
+        json_object_set_new(object, "order", json_order(summary));
+    return cli_print_json(command, object);
 }
 
 /* "line 12, send `out`, 48 faults on ranks 0-7; the first: " before the text of the first. */
@@ -108,10 +127,23 @@ static void print_fault(const struct weft_fault *fault)
     table_say(0, 10, "%-10s%s%s", weft_fault_kind_name(fault->kind), line, fault->text);
 }
 
+/* What --transport nccl adds. */
+static void print_order(const struct weft_check_summary *summary)
+{
+    table_say(0, 2, "in order: %" PRIu64 " message%s in %" PRIu64 " round%s", summary->ordered,
+              summary->ordered == 1 ? "" : "s", summary->rounds, summary->rounds == 1 ? "" : "s");
+    if (summary->unordered)
+        table_say(0, 2,
+                  "not known beforehand, so that both ranks must agree over the host's transport: "
+                  "%" PRIu64 " end%s of messages; the first: %s",
+                  summary->unordered, summary->unordered == 1 ? "" : "s", summary->unordered_text);
+}
+
 static int print_text(const char *command, const char *name, const struct weft_check_report *report,
                       const struct weft_check_summary *summary, const struct check_group *groups,
-                      size_t group_count, int all)
+                      size_t group_count, const struct options *options)
 {
+    int all = options->all;
     struct weft_fault fault = {.struct_size = sizeof fault};
     size_t kept = weft_check_report_fault_count(report);
     char found[160];
@@ -142,14 +174,10 @@ static int print_text(const char *command, const char *name, const struct weft_c
         table_say(0, 2, "all %" PRIu64 " executions of its choices were checked",
                   summary->executions);
     }
+    if (options->config.in_order)
+        print_order(summary);
     return cli_finish(command);
 }
-
-struct options {
-    struct weft_check_config config;
-    const char *transport;
-    int all;
-};
 
 static int check(const struct cli *cli, const struct cli_schedules *schedules,
                  const struct options *options)
@@ -170,10 +198,9 @@ static int check(const struct cli *cli, const struct cli_schedules *schedules,
         status = cli_fail(command, "out of memory for %zu faults",
                           weft_check_report_fault_count(report));
     else if (cli->json)
-        status = print_json(command, report, &summary, groups, count);
+        status = print_json(command, report, &summary, groups, count, options);
     else
-        status =
-            print_text(command, cli->operands[0], report, &summary, groups, count, options->all);
+        status = print_text(command, cli->operands[0], report, &summary, groups, count, options);
     check_groups_free(groups, count);
     weft_check_report_destroy(report);
     return status ? status : summary.faults ? CLI_NO : CLI_OK;
@@ -213,7 +240,8 @@ static int run(struct cli *cli)
     weft_check_config_init(&options.config);
     if (!cli_parse(cli, &options))
         return cli->status;
-    weft_cost_model_init(&cost, options.transport);
+    options.config.in_order = strcmp(options.transport, "nccl") == 0;
+    weft_cost_model_init(&cost, weft_transport_find(options.transport) ? options.transport : NULL);
     if (cli_typed(cli, "transport"))
         cli->params.cost = &cost;
     if (!cli_typed(cli, "faults") && !cli->json && !options.all)
@@ -240,8 +268,10 @@ static const struct cli_option table[] = {
     {"all", 0, CLI_FLAG, NULL,
      "show each fault; left out, those of one line of a file (or of one label) are one line", NULL,
      CLI_AT(struct options, all)},
-    {"transport", 0, CLI_TRANSPORT, "NAME", "whose costs choose the algorithm", "local",
-     CLI_AT(struct options, transport), .uses = CLI_COSTS},
+    {"transport", 0, CLI_TRANSPORT, "NAME",
+     "whose costs choose the algorithm; nccl: also whether messages between devices can be issued "
+     "in one order",
+     "local", CLI_AT(struct options, transport), .uses = CLI_COSTS | CLI_IN_ORDER},
     {0},
 };
 
@@ -254,7 +284,8 @@ const struct cli_spec weft_command_check = {
     .about = "Checks the schedules of all ranks (default: 4) of a template, or of a schedule file, "
              "together: cycles, messages without counterparts, sizes, deadlock if every send "
              "waits for its receive, races, and by symbolic execution the results that they "
-             "state. Exit status 1 if there is a fault.",
+             "state. With --transport nccl also for an order in which messages between devices can "
+             "be issued. Exit status 1 if there is a fault.",
     .options = table,
     .common = CLI_TEMPLATE,
     .run = run,

@@ -23,6 +23,7 @@ struct dump {
     const char *net;
     const char *trace;
     long long run;
+    int place;
 };
 
 /* In the order of weft_format_t, and one more. */
@@ -265,6 +266,15 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     return status;
 }
 
+/* --place: the copies that a commit would add. */
+static int place(const struct cli *cli, const struct cli_schedules *schedules)
+{
+    for (size_t i = 0; i < schedules->count; i++)
+        if (weft_schedule_place(schedules->at[i]) != WEFT_OK)
+            return cli_fail("dump", "%s: %s", cli->operands[0], weft_error_text());
+    return 0;
+}
+
 /* Builds or reads the schedules, and writes them. */
 static int write_schedules(struct cli *cli, const struct dump *dump)
 {
@@ -277,6 +287,8 @@ static int write_schedules(struct cli *cli, const struct dump *dump)
         status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, dump->rank);
     if (status)
         return status;
+    if (dump->place && (status = place(cli, &schedules)))
+        goto free_schedules;
     if (dump->format == FORMAT_HTML) {
         status = write_page(dump, cli, &schedules);
         goto free_schedules;
@@ -319,6 +331,8 @@ static const struct cli_option table[] = {
      CLI_AT(struct dump, format), .words = formats},
     {"output", 'o', CLI_TEXT, "FILE", "where to write it (default: standard output)",
      CLI_AT(struct dump, output)},
+    {"place", .help = "with the copies between host and device that a commit adds",
+     CLI_AT(struct dump, place)},
     {"transport", 0, CLI_TRANSPORT, "NAME", "whose costs choose the algorithm", "local",
      CLI_AT(struct dump, transport), .uses = CLI_COSTS},
     {"cost", 0, CLI_FILE, "FILE", "costs that choose the algorithm (weft bench model)",

@@ -50,6 +50,9 @@ static const struct cli_term environment[] = {
     {"WEFT_COST=FILE", "costs that choose algorithms, as weft bench model -o FILE writes them"},
     {"WEFT_HOSTS=N,N,...", "over MPI: the host of each process of MPI_COMM_WORLD, which pretends "
                            "to be there"},
+    {"WEFT_DEVICE_WAY=WAY",
+     "how messages of device memory travel between processes: direct, also by "
+     "MPI, or staged, by way of the host"},
     {"WEFT_LOG=LEVEL", "error, warning (default), info or debug"},
     {"WEFT_PROGRESS=WHO", "caller (default) or helper drives the engine"},
     {"WEFT_SIMD=LEVEL", "scalar, avx2 or avx512: at most that"},

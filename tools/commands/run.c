@@ -7,6 +7,7 @@
  * meet in weft's own barrier before each, and weft's own allreduce brings their times together, so
  * nothing here depends on the transport.
  */
+#include "tools/cli/devices.h"
 #include "tools/cli/ranks.h"
 #include "tools/cli/table.h"
 #include "tools/cli/transports.h"
@@ -36,15 +37,16 @@ static int report(struct run_job *job)
     if (job->cli->json) {
         /* Nobody asked: that is neither right nor wrong. */
         json_t *answer = job->verify ? json_boolean(verified) : json_null();
-        return cli_print_json("run", json_pack("{s:s, s:s, s:i, s:s, s:I, s:f, s:o, s:f, s:f, s:I}",
-                                               "name", job->name, "schedule", job->schedule,
-                                               "ranks", job->size, "transport", job->transport,
-                                               "iterations", (json_int_t)n, "median_us", median,
-                                               "verified", answer, "min_us", t[0], "max_us",
-                                               t[n - 1], "nodes", (json_int_t)job->nodes));
+        return cli_print_json(
+            "run", json_pack("{s:s, s:s, s:i, s:s, s:I, s:f, s:o, s:f, s:f, s:I, s:s?}", "name",
+                             job->name, "schedule", job->schedule, "ranks", job->size, "transport",
+                             job->transport, "iterations", (json_int_t)n, "median_us", median,
+                             "verified", answer, "min_us", t[0], "max_us", t[n - 1], "nodes",
+                             (json_int_t)job->nodes, "device", job->cli->device));
     }
-    table_say(0, 2, "%s over %s, %d rank%s", job->schedule, job->transport, job->size,
-              job->size == 1 ? "" : "s");
+    table_say(0, 2, "%s over %s, %d rank%s%s%s", job->schedule, job->transport, job->size,
+              job->size == 1 ? "" : "s", job->cli->device ? ", on " : "",
+              job->cli->device ? job->cli->device : "");
     printf("  %-11s %zu, of the slowest rank:\n", "iterations", n);
     printf("  %-11s %10.2f us\n  %-11s %10.2f us\n  %-11s %10.2f us\n", "median", median, "minimum",
            t[0], "maximum", t[n - 1]);
@@ -208,6 +210,7 @@ static int run(struct run_job *job)
     struct weft_context_config config;
 
     weft_context_config_init(&config);
+    config.device = job->cli->device;
     if (job->driver)
         config.progress =
             strcmp(job->driver, "helper") == 0 ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
@@ -280,6 +283,8 @@ static int execute(struct cli *cli)
     if (!cli_parse(cli, &job))
         return cli->status;
     job.name = cli->operands[0];
+    if (cli->device && cli_check_device("run", "--device", cli->device))
+        return CLI_WRONG;
     if (cli_uses_processes(job.transport))
         status = join(&job, cli, &size, &over);
     else if (!cli_typed(cli, "transport"))
@@ -299,6 +304,8 @@ static int execute(struct cli *cli)
 }
 
 static const char *const memories[] = {"arena", "private", NULL};
+/* As weft_nccl_t has them. */
+static const char *const ways[] = {"none", "known", "agreed", "in-order", NULL};
 static const char *const drivers[] = {"caller", "helper", NULL};
 
 static const struct cli_option table[] = {
@@ -314,6 +321,10 @@ static const struct cli_option table[] = {
     {"memory", 0, CLI_CHOICE, "WHERE",
      "arena: of the context, which its transport moves best; private: the process' own", "arena",
      CLI_AT(struct run_job, memory), .words = memories},
+    {"nccl", 0, CLI_CHOICE, "HOW",
+     "messages between devices over NCCL: in an order known before, agreed on one by one, or as "
+     "runs are started",
+     "none", CLI_AT(struct run_job, nccl), .words = ways},
     {"deadline", 0, CLI_REAL, "SECONDS", "fail an execution that takes longer, 0: never", "60",
      CLI_AT(struct run_job, timeout_s), .high = 1e9},
     {"timeout", 0, CLI_REAL, "SECONDS", .help = NULL, CLI_AT(struct run_job, timeout_s),

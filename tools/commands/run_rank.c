@@ -23,6 +23,8 @@ struct worker {
     double *table;           /* iterations times, lowest rank with a fault negated */
     size_t slot_count;
     void **slots;
+    void **there; /* NULL, or memory of the device that a slot is bound to: it is filled from, and
+                     compared in, what is in `slots` */
 };
 
 /* Of several processes rank 0 prints what it knows, so a rank that failed by itself says so. */
@@ -53,10 +55,28 @@ static int open_schedule(struct worker *w)
     return weft_error_set(WEFT_ERR_INVALID, "%s has no schedule of rank %d", job->name, w->rank);
 }
 
-static void *alloc_slot(const struct worker *w, size_t count, size_t size)
+static int is_of_arena(const struct worker *w, size_t s)
 {
-    return w->job->memory == RUN_ARENA ? weft_context_memory_alloc(w->context, count, size)
-                                       : weft_memory_alloc(count, size);
+    return w->job->memory == RUN_ARENA && !w->there[s];
+}
+
+/* Of the device and, to look at, of the host; or of the host alone. */
+static int alloc_slot(const struct worker *w, size_t s, const struct weft_slot_info *slot)
+{
+    size_t size = weft_dtype_size(slot->dtype), count = slot->count ? slot->count : 1;
+    int status = WEFT_OK;
+
+    if (slot->memory == WEFT_MEMORY_DEVICE)
+        status =
+            weft_context_device_alloc(w->context, WEFT_MEMORY_DEVICE, count * size, &w->there[s]);
+    if (status != WEFT_OK)
+        return status;
+    w->slots[s] = is_of_arena(w, s) ? weft_context_memory_alloc(w->context, count, size)
+                                    : weft_memory_alloc(count, size);
+    return w->slots[s]
+               ? WEFT_OK
+               : weft_error_set(WEFT_ERR_MEMORY, "out of memory for slot %s: %zu elements of %s",
+                                slot->name, slot->count, weft_dtype_name(slot->dtype));
 }
 
 static int open_slots(struct worker *w)
@@ -66,18 +86,17 @@ static int open_slots(struct worker *w)
 
     w->slot_count = weft_schedule_slot_count(w->schedule);
     w->slots = weft_memory_alloc(w->slot_count + 1, sizeof *w->slots);
-    if (!w->slots)
+    w->there = weft_memory_alloc(w->slot_count + 1, sizeof *w->there);
+    if (!w->slots || !w->there)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu slots", w->slot_count);
     for (size_t s = 0; status == WEFT_OK && s < w->slot_count; s++) {
         status = weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot);
         if (status != WEFT_OK || slot.kind == WEFT_SLOT_SCRATCH)
             continue;
-        w->slots[s] = alloc_slot(w, slot.count ? slot.count : 1, weft_dtype_size(slot.dtype));
-        if (!w->slots[s]) {
-            return weft_error_set(WEFT_ERR_MEMORY, "out of memory for slot %s: %zu elements of %s",
-                                  slot.name, slot.count, weft_dtype_name(slot.dtype));
-        }
-        status = weft_run_bind(w->run, (weft_slot_t)s, w->slots[s], slot.count, slot.dtype);
+        status = alloc_slot(w, s, &slot);
+        if (status == WEFT_OK)
+            status = weft_run_bind(w->run, (weft_slot_t)s, w->there[s] ? w->there[s] : w->slots[s],
+                                   slot.count, slot.dtype);
     }
     return status;
 }
@@ -105,6 +124,7 @@ static int open_runs(struct worker *w)
 
     weft_run_config_init(&config);
     config.deadline_ns = (uint64_t)(job->timeout_s * 1e9);
+    config.nccl = job->nccl;
     if (status == WEFT_OK)
         status = weft_run_create(&w->run, w->context, w->plan, &config);
     if (status == WEFT_OK)
@@ -157,7 +177,10 @@ static void free_slots(void **slots, size_t count)
 
 static void free_own_slots(struct worker *w)
 {
-    for (size_t s = 0; w->slots && w->job->memory == RUN_ARENA && s < w->slot_count; s++) {
+    for (size_t s = 0; w->slots && w->there && s < w->slot_count; s++) {
+        weft_context_device_free(w->context, w->there[s]);
+        if (!is_of_arena(w, s))
+            continue;
         weft_context_memory_free(w->context, w->slots[s]);
         w->slots[s] = NULL;
     }
@@ -172,8 +195,9 @@ static int keep_slots(struct worker *w)
     if (!w->run || weft_run_reclaim(w->run) != WEFT_IN_PROGRESS)
         return 0;
     kept = weft_memory_alloc(1, sizeof *kept);
-    for (size_t s = 0; w->job->memory == RUN_ARENA && s < w->slot_count; s++)
-        w->slots[s] = NULL; /* freed with the context */
+    for (size_t s = 0; s < w->slot_count; s++)
+        if (is_of_arena(w, s))
+            w->slots[s] = NULL; /* freed with the context, as those of the device are */
     if (kept) {
         *kept = (struct run_kept){.slots = w->slots, .count = w->slot_count};
         pthread_mutex_lock(&w->job->lock);
@@ -204,29 +228,50 @@ static void close_worker(struct worker *w)
     weft_plan_destroy(w->plan);
     if (!kept)
         free_own_slots(w);
+    weft_memory_free(w->there);
     weft_memory_free(w->table);
     weft_schedule_destroy(w->own);
 }
 
 /* Contributions of an iteration; outputs are overwritten so that nothing old can pass for new. */
-static void fill_slots(struct worker *w, uint64_t iteration)
+static int fill_slots(struct worker *w, uint64_t iteration)
 {
     struct weft_slot_info slot = {.struct_size = sizeof slot};
+    int status = WEFT_OK;
 
-    for (size_t s = 0; s < w->slot_count; s++) {
+    for (size_t s = 0; s < w->slot_count && status == WEFT_OK; s++) {
         if (!w->slots[s] || weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK)
             continue;
+        size_t bytes = slot.count * weft_dtype_size(slot.dtype);
         if (slot.kind == WEFT_SLOT_OUTPUT) {
-            memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
+            memset(w->slots[s], 0x5a, bytes);
         } else if (w->job->fill == VERIFY_COMPRESSED) {
-            verify_fill_compressed(w->schedule, &slot, w->slots[s], iteration);
+            status = verify_fill_compressed(w->schedule, &slot, w->slots[s], iteration);
         } else if (w->job->fill == VERIFY_PAIRS) {
             verify_fill_pairs(w->schedule, &slot, w->slots[s], iteration);
         } else {
             verify_fill(w->job->fill, w->slots[s], slot.dtype, w->rank, slot.name, 0, slot.count,
                         iteration);
         }
+        if (status == WEFT_OK && w->there[s])
+            status = weft_context_device_copy(w->context, w->there[s], w->slots[s], bytes);
     }
+    return status;
+}
+
+/* Brings back what the run has written on the device. */
+static int fetch_slots(struct worker *w)
+{
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
+    int status = WEFT_OK;
+
+    for (size_t s = 0; s < w->slot_count && status == WEFT_OK; s++)
+        if (w->there[s] &&
+            (status = weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot)) == WEFT_OK &&
+            slot.kind != WEFT_SLOT_INPUT)
+            status = weft_context_device_copy(w->context, w->slots[s], w->there[s],
+                                              slot.count * weft_dtype_size(slot.dtype));
+    return status;
 }
 
 /* Starts the run, fires the events that only the application fires, waits. */
@@ -258,8 +303,10 @@ static int has_events(const struct weft_schedule *schedule)
 static int verify(struct worker *w, uint64_t iteration, struct verify_fault *fault, uint64_t *when)
 {
     struct verify_fault found;
-    int status = verify_results(w->schedule, w->job->fill, w->slots, iteration, &found);
+    int status = fetch_slots(w);
 
+    if (status == WEFT_OK)
+        status = verify_results(w->schedule, w->job->fill, w->slots, iteration, &found);
     if (status == WEFT_IN_PROGRESS) {
         if (!fault->slot) {
             *fault = found;
@@ -354,8 +401,9 @@ static int iterate(struct worker *w)
     int status = WEFT_OK;
 
     for (size_t i = 0; status == WEFT_OK && i <= job->iterations; i++) {
-        fill_slots(w, i);
-        status = weft_run_execute(w->barrier);
+        status = fill_slots(w, i);
+        if (status == WEFT_OK)
+            status = weft_run_execute(w->barrier);
         uint64_t start = ranks_now();
         status = status != WEFT_OK ? status : events ? execute(w) : weft_run_execute(w->run);
         if (i > 0)

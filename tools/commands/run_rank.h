@@ -29,6 +29,7 @@ struct run_job {
     int verify;
     double timeout_s;
     enum { RUN_ARENA, RUN_PRIVATE } memory; /* of slots */
+    weft_nccl_t nccl;
     const char *driver;     /* "caller" or "helper"; NULL: as the environment says */
     const char *trace_path; /* NULL: no trace */
     struct weft_trace *trace;

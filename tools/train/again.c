@@ -19,6 +19,7 @@
  * With servers the training fails.
  */
 #include "tools/cli/terminal.h"
+#include "tools/train/backend.h"
 #include "tools/train/trainee.h"
 
 #include <stdio.h>
@@ -99,11 +100,11 @@ static int take_model(struct trainee *trainee, int source)
 
     if (!flat)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for another model");
-    if (trainee->setup.rank == source)
-        model_save_all(model, flat);
-    int status = weft_broadcast(trainee->setup.context, flat, count, WEFT_F32, source);
+    int status = trainee->setup.rank == source ? model_save_all(model, flat) : WEFT_OK;
     if (status == WEFT_OK)
-        model_load_all(model, flat);
+        status = weft_broadcast(trainee->setup.context, flat, count, WEFT_F32, source);
+    if (status == WEFT_OK)
+        status = model_load_all(model, flat);
     weft_memory_free(flat);
     return status;
 }
@@ -172,13 +173,18 @@ static int divide(struct trainee *trainee)
 static int make_state(struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
+    struct model *model = trainee->setup.model;
+    struct backend *backend = model_backend(model);
     void *state = NULL;
+    int status = WEFT_OK;
 
-    for (size_t i = 0; trainee->posted && i < model_tensor_count(trainee->setup.model); i++)
-        memset(trainee->posted[i].data, 0, trainee->posted[i].count * sizeof(float));
+    if (trainee->posted)
+        status = backend->ops->clear(backend, trainee->posted_data, model_parameter_count(model));
+    if (status != WEFT_OK)
+        return status;
     if (algorithm->again && trainee->state)
         return algorithm->again(&trainee->state, &trainee->setup);
-    int status = algorithm->create(&state, &trainee->setup);
+    status = algorithm->create(&state, &trainee->setup);
     if (status != WEFT_OK)
         return status;
     if (trainee->state)

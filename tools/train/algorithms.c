@@ -54,5 +54,6 @@ const char *train_order_name(const struct train_options *options,
 
 int train_needs_helper(const struct train_options *options, const struct train_algorithm *algorithm)
 {
-    return algorithm->needs_helper || train_is_beside(options, algorithm);
+    /* While a thread waits for its device, that perhaps waits for a run. */
+    return algorithm->needs_helper || options->device || train_is_beside(options, algorithm);
 }

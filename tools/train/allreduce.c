@@ -11,8 +11,7 @@
 static int create(void **state, const struct train_setup *setup)
 {
     struct train_average *average;
-    int status = train_average_create(&average, setup->context, &setup->cost, setup->gradients,
-                                      model_tensor_count(setup->model), TRAIN_IN_PLACE);
+    int status = train_average_create(&average, setup, setup->gradients, TRAIN_IN_PLACE);
 
     if (status == WEFT_OK)
         *state = average;
@@ -37,6 +36,11 @@ static int wait_gradients(void *state, uint64_t step)
     return train_average_wait(state);
 }
 
+static int settle(void *state)
+{
+    return train_average_settle(state);
+}
+
 static void destroy(void *state)
 {
     train_average_destroy(state);
@@ -55,7 +59,9 @@ const struct train_algorithm train_allreduce = {
     .summary = "gradients averaged over all ranks at every step",
     .create = create,
     .one_model = 1,
+    .devices = 1,
     .gradients = {step_gradients, post_gradients, wait_gradients},
+    .settle = settle,
     .destroy = destroy,
     .leave = leave,
 };

@@ -8,23 +8,26 @@
 #include <weft/memory.h>
 
 /* The model that the ranks have made one is in the trainee; @p mean has room for another. */
-static void evaluate(struct trainee *trainee, struct train_outcome *outcome, float *mean)
+static int evaluate(struct trainee *trainee, struct train_outcome *outcome, float *mean)
 {
     const struct dataset *test = trainee->job->test;
     const struct train_history *history = trainee->job->history;
     struct model *model = trainee->setup.model;
     double area = 0.0;
 
-    outcome->test_accuracy = model_accuracy(model, test->images, test->labels, test->rows);
-    for (size_t i = 0; i < outcome->curve_count; i++) {
+    int status =
+        model_accuracy(model, test->images, test->labels, test->rows, &outcome->test_accuracy);
+    for (size_t i = 0; i < outcome->curve_count && status == WEFT_OK; i++) {
         struct train_point *at = &outcome->curve[i];
         struct train_history_point point;
         train_history_get(history, i, &point, mean);
         *at = (struct train_point){point.done < outcome->steps ? point.done : outcome->steps,
                                    point.seconds, outcome->test_accuracy, point.distance};
         if (i + 1 < outcome->curve_count) {
-            model_load(model, mean);
-            at->accuracy = model_accuracy(model, test->images, test->labels, test->rows);
+            status = model_load(model, mean);
+            if (status == WEFT_OK)
+                status =
+                    model_accuracy(model, test->images, test->labels, test->rows, &at->accuracy);
         }
         if (i > 0)
             area += (at->seconds - at[-1].seconds) * (at->distance + at[-1].distance) / 2.0;
@@ -33,6 +36,7 @@ static void evaluate(struct trainee *trainee, struct train_outcome *outcome, flo
     outcome->consensus_distance = last->seconds > 0.0 ? area / last->seconds : last->distance;
     /* Until the slowest has ended. */
     last->seconds = fmax(last->seconds, outcome->seconds);
+    return status;
 }
 
 static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
@@ -44,12 +48,13 @@ static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
     int status = mean && outcome->curve
                      ? WEFT_OK
                      : weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
-    if (status == WEFT_OK) {
-        /* It is looked at again if another rank dies before all have ended. */
-        model_save(trainee->setup.model, mean + outcome->parameters);
-        evaluate(trainee, outcome, mean);
-        model_load(trainee->setup.model, mean + outcome->parameters);
-    }
+    /* It is looked at again if another rank dies before all have ended. */
+    if (status == WEFT_OK)
+        status = model_save(trainee->setup.model, mean + outcome->parameters);
+    if (status == WEFT_OK)
+        status = evaluate(trainee, outcome, mean);
+    if (status == WEFT_OK)
+        status = model_load(trainee->setup.model, mean + outcome->parameters);
     weft_memory_free(mean);
     return status;
 }

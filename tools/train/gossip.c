@@ -58,10 +58,8 @@ static int neighbours_create(void **state, const struct train_setup *setup,
     }
     if (status == WEFT_OK)
         status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
-    if (status == WEFT_OK) {
-        status = train_average_create(&neighbours->average, setup->context, &setup->cost,
-                                      config.tensors, config.tensor_count, TRAIN_KEPT);
-    }
+    if (status == WEFT_OK)
+        status = train_average_create(&neighbours->average, setup, config.tensors, TRAIN_KEPT);
     if (status != WEFT_OK) {
         neighbours_destroy(neighbours);
         return status;

@@ -67,11 +67,9 @@ static int group_create(void **state, const struct train_setup *setup,
     }
     if (status == WEFT_OK)
         status = weft_group_average_create(&group->average, setup->context, config);
-    if (status == WEFT_OK) {
-        status = train_average_create(
-            &group->models, setup->context, &setup->cost, model_parameters(setup->model),
-            model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_KEPT);
-    }
+    if (status == WEFT_OK)
+        status = train_average_create(&group->models, setup, model_parameters(setup->model),
+                                      setup->beside ? TRAIN_APART : TRAIN_KEPT);
     if (status != WEFT_OK) {
         group_destroy(group);
         return status;

@@ -133,12 +133,17 @@ static int add(struct train_history *history, struct moment *moment, double seco
     return status;
 }
 
-int train_history_add(struct train_history *history, size_t *next, uint64_t done, double seconds,
-                      const struct weft_piece *tensors, size_t count)
+int train_history_wants(const struct train_history *history, size_t *next, uint64_t done)
 {
     while (history->moments[*next].done < done)
         (*next)++; /* who goes on where others are has missed them */
-    if (history->moments[*next].done != done)
+    return history->moments[*next].done == done;
+}
+
+int train_history_add(struct train_history *history, size_t *next, uint64_t done, double seconds,
+                      const struct weft_piece *tensors, size_t count)
+{
+    if (!train_history_wants(history, next, done))
         return WEFT_OK;
     return add(history, &history->moments[(*next)++], seconds, tensors, count);
 }

@@ -33,6 +33,10 @@ struct train_history_point {
 int train_history_create(struct train_history **history, size_t parameters, int ranks,
                          uint64_t steps, uint64_t seed);
 
+/** 1: the models after @p done steps are kept; @p next as in train_history_add(), for all calls of
+ *  a rank are in the order of steps. */
+int train_history_wants(const struct train_history *history, size_t *next, uint64_t done);
+
 /**
  * Adds a rank's model, a list of @p count f32 tensors, if the models after @p done steps are kept.
  * From any thread.

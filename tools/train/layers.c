@@ -15,10 +15,10 @@ static int finish_layer(struct trainee *trainee, size_t layer)
     if (status != WEFT_OK)
         return status;
     if (!algorithm->serve)
-        model_update_layer(trainee->setup.model, layer, (float)trainee->job->options->rate,
-                           trainee_momentum(trainee));
-    trainee->updates++;
-    return WEFT_OK;
+        status = model_update_layer(trainee->setup.model, layer, (float)trainee->job->options->rate,
+                                    trainee_momentum(trainee));
+    trainee->updates += status == WEFT_OK;
+    return status;
 }
 
 /* Everything between the computation of layers is apart from it. */

@@ -24,9 +24,8 @@ static int create(void **state, const struct train_setup *setup)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of local SGD");
     local->options = setup->options;
     local->together = 1;
-    int status = train_average_create(
-        &local->average, setup->context, &setup->cost, model_parameters(setup->model),
-        model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_KEPT);
+    int status = train_average_create(&local->average, setup, model_parameters(setup->model),
+                                      setup->beside ? TRAIN_APART : TRAIN_KEPT);
     if (status != WEFT_OK) {
         weft_memory_free(local);
         return status;
@@ -81,11 +80,19 @@ static int wait_models(void *state, uint64_t step)
     return train_is_sync(local->options, step) ? train_average_wait(local->average) : WEFT_OK;
 }
 
-static int finish(void *state)
+static int settle(void *state)
 {
     struct local *local = state;
 
-    return local->together ? WEFT_OK : train_average_execute(local->average);
+    return train_average_settle(local->average);
+}
+
+static int finish(void *state)
+{
+    struct local *local = state;
+    int status = local->together ? WEFT_OK : train_average_execute(local->average);
+
+    return status == WEFT_OK ? train_average_settle(local->average) : status;
 }
 
 static int leave(const struct train_options *options, int ranks, uint64_t step,
@@ -101,7 +108,9 @@ const struct train_algorithm train_local = {
     .summary = "local SGD: models averaged over all ranks every --sync-period steps",
     .create = create,
     .again = again,
+    .devices = 1,
     .models = {step_models, post_models, wait_models},
+    .settle = settle,
     .finish = finish,
     .destroy = destroy,
     .leave = leave,

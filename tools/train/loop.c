@@ -7,6 +7,8 @@
 #include "tools/train/loop.h"
 
 #include "tools/cli/terminal.h"
+#include "tools/train/backend.h"
+#include "tools/train/device.h"
 #include "tools/train/together.h"
 #include "tools/train/trainee.h"
 
@@ -18,38 +20,6 @@
 #include <unistd.h>
 #include <weft/memory.h>
 #include <weft/virtual.h>
-
-/* ---- on the way ---- */
-
-int trainee_add_to_history(struct trainee *trainee, uint64_t done)
-{
-    struct model *model = trainee->setup.model;
-    double seconds = done > 0 ? trainee_now(trainee) - trainee->began : 0.0;
-
-    return train_history_add(trainee->job->history, &trainee->next, done, seconds,
-                             model_parameters(model), model_tensor_count(model));
-}
-
-static int add_last_to_history(struct trainee *trainee)
-{
-    struct model *model = trainee->setup.model;
-
-    return train_history_add_last(trainee->job->history, trainee->report[REPORT_SECONDS],
-                                  model_parameters(model), model_tensor_count(model));
-}
-
-static void show(struct trainee *trainee, uint64_t done, double loss)
-{
-    const struct train_job *job = trainee->job;
-    double time = trainee_now(trainee);
-
-    if (trainee->setup.rank != 0 || time - trainee->shown < 0.2)
-        return;
-    trainee->shown = time;
-    cli_progress("%s: step %llu of %llu, %.1f s, loss %.4f", job->algorithm->name,
-                 (unsigned long long)done, (unsigned long long)job->options->steps,
-                 time - trainee->began, loss);
-}
 
 /* ---- ending early ---- */
 
@@ -113,9 +83,30 @@ static int make_model(struct trainee *trainee)
     /* Rank 0 evaluates, of which larger parts are faster. */
     size_t part = net.architecture->has_hidden ? 256 : 64;
     size_t batch = trainee->setup.rank == 0 && options->batch < part ? part : options->batch;
+    struct backend *backend;
 
-    return model_create_in(&trainee->setup.model, trainee->setup.context, &net, batch,
-                           options->seed);
+    if (!options->device)
+        return model_create_in(&trainee->setup.model, trainee->setup.context, &net, batch,
+                               options->seed);
+    int status = train_device_create(&backend, options->device, trainee->setup.context, batch,
+                                     net_size(&net.image));
+    return status == WEFT_OK
+               ? model_create_by(&trainee->setup.model, backend, &net, batch, options->seed)
+               : status;
+}
+
+/* What a device loads at a first call, it loads before ranks wait for each other. */
+static int rehearse(struct trainee *trainee)
+{
+    struct model *model = trainee->setup.model;
+    struct backend *backend = model_backend(model);
+
+    if (!backend->stream)
+        return WEFT_OK;
+    train_batches_take(&trainee->batches, 0);
+    int status = model_gradient(model, trainee->batches.images, trainee->batches.labels,
+                                trainee->job->options->batch, NULL, NULL);
+    return status == WEFT_OK ? backend->ops->seconds(backend, &trainee->rehearsed) : status;
 }
 
 /* What the transport costs, so that templates choose their algorithms for it. */
@@ -140,16 +131,19 @@ static int make_posted(struct trainee *trainee)
 {
     struct train_setup *setup = &trainee->setup;
     const struct weft_piece *gradients = model_gradients(setup->model);
+    struct backend *backend = model_backend(setup->model);
     size_t count = model_tensor_count(setup->model);
 
     setup->gradients = gradients;
     if (!train_is_delayed(setup->options, trainee->job->algorithm))
         return WEFT_OK;
     trainee->posted = weft_memory_alloc(count, sizeof *trainee->posted);
-    trainee->posted_data = weft_context_memory_alloc(
-        setup->context, model_parameter_count(setup->model), sizeof(float));
-    if (!trainee->posted || !trainee->posted_data)
+    if (!trainee->posted)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the gradients");
+    int status =
+        backend->ops->alloc(backend, model_parameter_count(setup->model), 1, &trainee->posted_data);
+    if (status != WEFT_OK)
+        return status;
     float *at = trainee->posted_data;
     for (size_t i = 0; i < count; i++) {
         trainee->posted[i] = (struct weft_piece){at, gradients[i].count};
@@ -202,6 +196,8 @@ static int prepare(struct trainee *trainee)
     int status = make_model(trainee);
     if (status == WEFT_OK)
         status = trainee_join(trainee, &trainee->job->shards);
+    if (status == WEFT_OK)
+        status = rehearse(trainee);
     if (status == WEFT_OK && trainee->job->algorithm->layers.ready)
         status = make_pace(trainee);
     if (status == WEFT_OK)
@@ -209,6 +205,16 @@ static int prepare(struct trainee *trainee)
     if (status == WEFT_OK)
         status = trainee->job->algorithm->create(&trainee->state, setup);
     return status;
+}
+
+static void free_posted(struct trainee *trainee)
+{
+    if (trainee->posted_data) {
+        struct backend *backend = model_backend(trainee->setup.model);
+        backend->ops->settle(backend);
+        backend->ops->free(backend, trainee->posted_data, 1);
+    }
+    weft_memory_free(trainee->posted);
 }
 
 static void clean_up(struct trainee *trainee)
@@ -222,8 +228,7 @@ static void clean_up(struct trainee *trainee)
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
     weft_object_destroy(trainee->object);
-    weft_context_memory_free(trainee->world, trainee->posted_data);
-    weft_memory_free(trainee->posted);
+    free_posted(trainee);
     model_destroy(trainee->setup.model);
     weft_memory_free(trainee->reports);
     train_batches_free(&trainee->batches);
@@ -257,12 +262,32 @@ double trainee_dense_bytes(const struct trainee *trainee)
            (double)(model_parameter_count(trainee->setup.model) * sizeof(float));
 }
 
-/* What this rank reports of itself after its last step. */
-static void fill_report(struct trainee *trainee)
+/* Gradients take a device's time. Ranks that share one wait for each other in that already. */
+static int report_device(struct trainee *trainee)
 {
+    struct backend *backend = model_backend(trainee->setup.model);
+    double seconds = 0.0;
+    int status = backend->ops->seconds(backend, &seconds);
+
+    trainee->report[REPORT_GRADIENTS] = seconds - trainee->rehearsed;
+    trainee->report[REPORT_PROCESSORS] = INFINITY;
+    return status;
+}
+
+/* What this rank reports of itself after its last step. */
+static int fill_report(struct trainee *trainee)
+{
+    struct model *model = trainee->setup.model;
+    uint64_t checksum = 0;
+    int status = model_checksum(model, &checksum);
+
+    if (status == WEFT_OK && trainee->steps > 0)
+        status = model_loss(model, &trainee->report[REPORT_LOSS]);
     if (trainee->job->algorithm->stats)
         trainee->job->algorithm->stats(trainee->state, &trainee->stats);
     trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (status == WEFT_OK && model_backend(model)->stream)
+        status = report_device(trainee);
     trainee->report[REPORT_STALE] = (double)trainee->stats.stale_steps;
     trainee->report[REPORT_SELECTED] = trainee->stats.selected_share;
     trainee->report[REPORT_STEP] =
@@ -277,7 +302,8 @@ static void fill_report(struct trainee *trainee)
     trainee->report[REPORT_PUSHED] = trainee->stats.pushed_bytes;
     trainee->report[REPORT_LATE] = trainee->stats.late_bytes;
     /* 52 bits of it: a double holds them. */
-    trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
+    trainee->report[REPORT_CHECKSUM] = (double)(checksum >> 12);
+    return status;
 }
 
 /* What compression came to. */
@@ -301,12 +327,13 @@ static void abandon(struct trainee *trainee)
         status = trainee_count_bytes(trainee);
         if (status == WEFT_OK)
             status = describe_compressed(trainee);
-        fill_report(trainee);
+        if (status == WEFT_OK)
+            status = fill_report(trainee);
         for (int rank = 0; rank < trainee->setup.size; rank++)
             memcpy(trainee->reports + (size_t)rank * REPORTS, trainee->report,
                    sizeof trainee->report);
         if (status == WEFT_OK)
-            status = add_last_to_history(trainee);
+            status = trainee_add_last_to_history(trainee);
     }
     if (status == WEFT_OK)
         status = trainee_conclude(trainee);
@@ -321,8 +348,11 @@ static void abandon(struct trainee *trainee)
 /* To the common start. */
 static int begin(struct trainee *trainee)
 {
+    struct backend *backend = model_backend(trainee->setup.model);
     int status = trainee_add_to_history(trainee, 0);
 
+    if (status == WEFT_OK)
+        status = backend->ops->settle(backend);
     /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
      * rank's helper send. */
     if (status == WEFT_OK)
@@ -338,6 +368,7 @@ static int begin(struct trainee *trainee)
 static int take_steps(struct trainee *trainee)
 {
     const struct train_options *options = trainee->job->options;
+    struct backend *backend = model_backend(trainee->setup.model);
     int status = WEFT_OK;
 
     while (trainee->steps < options->steps && status == WEFT_OK) {
@@ -352,9 +383,12 @@ static int take_steps(struct trainee *trainee)
         /* Updated layer by layer, it is that model only in the next step. */
         if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
             status = trainee_add_to_history(trainee, trainee->steps);
-        show(trainee, step + 1, trainee->report[REPORT_LOSS]);
+        if (status == WEFT_OK)
+            status = trainee_show(trainee, step + 1);
     }
-    return status == WEFT_OK ? trainee_drain(trainee) : status;
+    if (status == WEFT_OK)
+        status = trainee_drain(trainee);
+    return status == WEFT_OK ? backend->ops->settle(backend) : status;
 }
 
 /* After the last: what they came to. */
@@ -372,7 +406,7 @@ static int end_steps(struct trainee *trainee)
     if (status == WEFT_OK)
         status = describe_compressed(trainee);
     if (status == WEFT_OK)
-        status = add_last_to_history(trainee);
+        status = trainee_add_last_to_history(trainee);
     if (status == WEFT_OK && algorithm->settle)
         status = algorithm->settle(trainee->state);
     /* A server among the ranks sends to those that are behind it. */
@@ -394,10 +428,10 @@ static int train(struct trainee *trainee)
     }
     if (status == WEFT_OK && algorithm->finish)
         status = algorithm->finish(trainee->state);
-    if (status != WEFT_OK)
-        return status;
-    fill_report(trainee);
-    status = weft_run_execute(trainee->gather);
+    if (status == WEFT_OK)
+        status = fill_report(trainee);
+    if (status == WEFT_OK)
+        status = weft_run_execute(trainee->gather);
     if (status == WEFT_OK && trainee->job->options->processes && trainee->steps > 0)
         status = train_history_merge(trainee->job->history, trainee->setup.context);
     if (status == WEFT_OK && trainee->setup.rank == 0)
@@ -507,6 +541,7 @@ int train_local_ranks(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
                                                                        : WEFT_PROGRESS_DEFAULT;
+    config.device = train_device_of_contexts(job->options->device);
     status = weft_local_run(job->options->ranks + train_server_ranks(job->options, job->algorithm),
                             &config, train_rank, job);
     train_end_history(job);

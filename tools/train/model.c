@@ -6,23 +6,29 @@
  */
 #include "tools/train/model.h"
 
-#include "tools/train/operations.h"
+#include "tools/train/backend.h"
 #include "tools/train/random.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct model {
-    struct weft_context *context; /* of the tensors' memory; or NULL */
+    struct backend *backend;
     struct net *net;
     size_t batch;
     struct weft_piece *parameters;
     struct weft_piece *gradients;
     struct weft_piece *velocities;
     struct operation *operations;
-    /** What all tensors and values are in. */
+    /** What all tensors are in: parameters, and `stride` numbers behind them gradients, then
+     *  velocities; and all values. */
     train_real_t *tensors;
+    size_t stride;
     train_real_t *memory;
 };
+
+/* What is brought to the backend, or from there, at once. */
+enum { PART = 1024 };
 
 static const struct operation_kind *const kinds[NET_KINDS] = {
     [NET_DENSE] = &operation_dense, [NET_CONVOLUTION] = &operation_convolution,
@@ -50,14 +56,14 @@ static int create_tensors(struct model *model)
 {
     const struct net *net = model->net;
     size_t count = net->tensor_count;
-    size_t stride = round_up(net->parameter_count);
 
+    model->stride = round_up(net->parameter_count);
     model->parameters = weft_memory_alloc(count, 3 * sizeof *model->parameters);
-    model->tensors = model->context ? weft_context_memory_alloc(model->context, stride,
-                                                                3 * sizeof *model->tensors)
-                                    : weft_memory_alloc(stride, 3 * sizeof *model->tensors);
-    if (!model->parameters || !model->tensors)
-        return 0;
+    if (!model->parameters)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of %zu tensors", count);
+    int status = model->backend->ops->alloc(model->backend, 3 * model->stride, 1, &model->tensors);
+    if (status != WEFT_OK)
+        return status;
     model->gradients = model->parameters + count;
     model->velocities = model->gradients + count;
     train_real_t *at = model->tensors;
@@ -66,12 +72,12 @@ static int create_tensors(struct model *model)
             size_t tensor = net->layers[l].first_tensor + i;
             size_t elements = net->layers[l].elements[i];
             model->parameters[tensor] = (struct weft_piece){at, elements};
-            model->gradients[tensor] = (struct weft_piece){at + stride, elements};
-            model->velocities[tensor] = (struct weft_piece){at + 2 * stride, elements};
+            model->gradients[tensor] = (struct weft_piece){at + model->stride, elements};
+            model->velocities[tensor] = (struct weft_piece){at + 2 * model->stride, elements};
             at += elements;
         }
     }
-    return 1;
+    return WEFT_OK;
 }
 
 static void describe_operations(struct model *model)
@@ -83,8 +89,10 @@ static void describe_operations(struct model *model)
         const struct net_layer *layer = &net->layers[is->layer];
         struct operation *operation = &model->operations[i];
 
-        *operation =
-            (struct operation){.is = is, .in = net->values[is->from], .out = net->values[is->to]};
+        *operation = (struct operation){.is = is,
+                                        .in = net->values[is->from],
+                                        .out = net->values[is->to],
+                                        .backend = model->backend};
         for (size_t t = 0; t < layer->tensor_count && layer->operation == i; t++) {
             operation->parameters[t] = model->parameters[layer->first_tensor + t].data;
             operation->gradients[t] = model->gradients[layer->first_tensor + t].data;
@@ -92,14 +100,15 @@ static void describe_operations(struct model *model)
     }
 }
 
-/* Who is the first to write a derivative, going backwards. 0: no memory. */
+/* Who is the first to write a derivative, going backwards. */
 static int find_order(struct model *model)
 {
     const struct net *net = model->net;
     char *written = weft_memory_alloc(net->value_count, 1);
 
     if (!written)
-        return 0;
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the order of %zu operations",
+                              net->operation_count);
     for (size_t i = net->operation_count; i-- > 0;) {
         struct operation *operation = &model->operations[i];
         const struct net_operation *is = operation->is;
@@ -114,7 +123,7 @@ static int find_order(struct model *model)
         }
     }
     weft_memory_free(written);
-    return 1;
+    return WEFT_OK;
 }
 
 /* Where values, derivatives, what is kept and scratch begin, from `base` on (NULL: nowhere yet).
@@ -161,33 +170,58 @@ static size_t place_values(struct model *model, train_real_t *base)
 
 static int allocate(struct model *model)
 {
-    model->operations = weft_memory_alloc(model->net->operation_count, sizeof *model->operations);
-    if (!model->operations || !create_tensors(model))
-        return 0;
+    size_t operations = model->net->operation_count;
+
+    model->operations = weft_memory_alloc(operations, sizeof *model->operations);
+    if (!model->operations)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu operations", operations);
+    int status = create_tensors(model);
+    if (status != WEFT_OK)
+        return status;
     describe_operations(model);
-    model->memory = weft_memory_alloc(place_values(model, NULL), sizeof *model->memory);
-    if (!model->memory || !find_order(model))
-        return 0;
-    place_values(model, model->memory);
-    return 1;
+    status = find_order(model);
+    if (status == WEFT_OK)
+        status = model->backend->ops->alloc(model->backend, place_values(model, NULL), 0,
+                                            &model->memory);
+    if (status == WEFT_OK)
+        place_values(model, model->memory);
+    return status;
 }
 
-static void draw_weights(struct model *model, uint64_t seed)
+/* Of a tensor, so that all is drawn in one order however it is brought there. */
+static int draw_tensor(struct model *model, const struct net_layer *layer,
+                       struct train_random *random)
 {
-    for (size_t l = 0; l < model->net->layer_count; l++) {
-        const struct net_layer *layer = &model->net->layers[l];
-        struct train_random random = train_random_make(seed, TRAIN_RANDOM_WEIGHTS, l, 0);
-        double deviation = layer->inputs ? sqrt(2.0 / (double)layer->inputs) : 0.0;
-        train_real_t *weights = model->parameters[layer->first_tensor].data;
+    double deviation = layer->inputs ? sqrt(2.0 / (double)layer->inputs) : 0.0;
+    train_real_t *weights = model->parameters[layer->first_tensor].data;
+    train_real_t part[PART];
+    int status = WEFT_OK;
 
-        for (size_t i = 0; i < layer->elements[0]; i++)
-            weights[i] =
-                layer->inputs ? (train_real_t)(deviation * train_random_normal(&random)) : 1;
+    for (size_t at = 0; at < layer->elements[0] && status == WEFT_OK; at += PART) {
+        size_t count = layer->elements[0] - at < PART ? layer->elements[0] - at : PART;
+
+        for (size_t i = 0; i < count; i++)
+            part[i] = layer->inputs ? (train_real_t)(deviation * train_random_normal(random)) : 1;
+        status = model->backend->ops->put(model->backend, weights + at, part, count);
     }
+    return status;
 }
 
-int model_create_in(struct model **model, struct weft_context *context,
-                    const struct net_config *config, size_t batch, uint64_t seed)
+static int draw_weights(struct model *model, uint64_t seed)
+{
+    int status = WEFT_OK;
+
+    for (size_t l = 0; l < model->net->layer_count && status == WEFT_OK; l++) {
+        struct train_random random = train_random_make(seed, TRAIN_RANDOM_WEIGHTS, l, 0);
+
+        status = draw_tensor(model, &model->net->layers[l], &random);
+    }
+    return status;
+}
+
+/* The model has the backend then. */
+static int make(struct model **model, struct backend *backend, const struct net_config *config,
+                size_t batch)
 {
     const size_t most = 1u << 24;
     struct net *net;
@@ -202,19 +236,45 @@ int model_create_in(struct model **model, struct weft_context *context,
         net_destroy(net);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a model");
     }
-    made->context = context;
+    made->backend = backend;
     made->net = net;
     made->batch = batch;
-    if (!allocate(made)) {
-        status = weft_error_set(WEFT_ERR_MEMORY,
-                                "no memory for a %s of %zu parameters and a batch of %zu",
-                                config->architecture->name, net->parameter_count, batch);
-        model_destroy(made);
-        return status;
-    }
-    draw_weights(made, seed);
     *model = made;
     return WEFT_OK;
+}
+
+int model_create_by(struct model **model, struct backend *backend, const struct net_config *config,
+                    size_t batch, uint64_t seed)
+{
+    struct model *made = NULL;
+    int status = make(&made, backend, config, batch);
+
+    if (status != WEFT_OK) {
+        backend->ops->destroy(backend);
+        return status;
+    }
+    status = allocate(made);
+    if (status == WEFT_OK)
+        status = draw_weights(made, seed);
+    if (status == WEFT_OK) {
+        *model = made;
+        return WEFT_OK;
+    }
+    char text[512];
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    weft_error_set(status, "a %s of %zu parameters and a batch of %zu: %s",
+                   config->architecture->name, made->net->parameter_count, batch, text);
+    model_destroy(made);
+    return status;
+}
+
+int model_create_in(struct model **model, struct weft_context *context,
+                    const struct net_config *config, size_t batch, uint64_t seed)
+{
+    struct backend *backend;
+    int status = backend_create_cpu(&backend, context);
+
+    return status == WEFT_OK ? model_create_by(model, backend, config, batch, seed) : status;
 }
 
 int model_create(struct model **model, const struct net_config *config, size_t batch, uint64_t seed)
@@ -226,11 +286,11 @@ void model_destroy(struct model *model)
 {
     if (!model)
         return;
-    weft_memory_free(model->memory);
-    if (model->context)
-        weft_context_memory_free(model->context, model->tensors);
-    else
-        weft_memory_free(model->tensors);
+    const struct backend_ops *ops = model->backend->ops;
+    ops->settle(model->backend); /* what has failed has been said */
+    ops->free(model->backend, model->memory, 0);
+    ops->free(model->backend, model->tensors, 1);
+    ops->destroy(model->backend);
     weft_memory_free(model->parameters);
     weft_memory_free(model->operations);
     net_destroy(model->net);
@@ -318,8 +378,13 @@ static int tell(int (*function)(void *user, size_t layer), const struct model_wa
     return function ? function(watcher->user, layer) : WEFT_OK;
 }
 
-static int forward(struct model *model, const train_real_t *images, size_t batch,
-                   const struct model_watcher *watcher)
+static const struct operation_passes *passes_of(const struct operation *operation)
+{
+    return operation->backend->ops->passes[operation->is->kind];
+}
+
+/* Of the batch that was loaded. */
+static int forward(struct model *model, size_t batch, const struct model_watcher *watcher)
 {
     int status = WEFT_OK;
 
@@ -331,8 +396,8 @@ static int forward(struct model *model, const train_real_t *images, size_t batch
              i++) {
             struct operation *operation = &model->operations[i];
             if (operation->is->from == 0)
-                operation->from = images;
-            kind_of(operation)->forward(operation, batch);
+                operation->from = model->backend->images;
+            status = passes_of(operation)->forward(operation, batch);
         }
         if (status == WEFT_OK)
             status = tell(watcher->passed, watcher, l);
@@ -346,11 +411,12 @@ static int backward(struct model *model, size_t batch, const struct model_watche
     int status = WEFT_OK;
 
     for (size_t l = model->net->layer_count; l-- > 0 && status == WEFT_OK;) {
-        while (at > model->net->layers[l].operation) {
+        while (at > model->net->layers[l].operation && status == WEFT_OK) {
             const struct operation *operation = &model->operations[--at];
-            kind_of(operation)->backward(operation, batch);
+            status = passes_of(operation)->backward(operation, batch);
         }
-        status = tell(watcher->ready, watcher, l);
+        if (status == WEFT_OK)
+            status = tell(watcher->ready, watcher, l);
     }
     return status;
 }
@@ -361,137 +427,151 @@ static const struct operation *last_of(const struct model *model)
     return &model->operations[model->net->operation_count - 1];
 }
 
-/* Writes the derivatives by the scores; returns the mean loss. */
-static double softmax_cross_entropy(const struct operation *last, const uint8_t *labels,
-                                    size_t batch)
-{
-    size_t classes = last->out.channels;
-    double loss = 0.0;
-
-    for (size_t row = 0; row < batch; row++) {
-        const train_real_t *scores = last->to + row * classes;
-        train_real_t *delta = last->to_delta + row * classes;
-        train_real_t highest = scores[0];
-        train_real_t sum = 0;
-
-        for (size_t i = 1; i < classes; i++)
-            highest = scores[i] > highest ? scores[i] : highest;
-        for (size_t i = 0; i < classes; i++) {
-            delta[i] = train_exp(scores[i] - highest);
-            sum += delta[i];
-        }
-        loss += log((double)sum) - (double)(scores[labels[row]] - highest);
-        for (size_t i = 0; i < classes; i++)
-            delta[i] = (delta[i] / sum - (train_real_t)(i == labels[row])) / (train_real_t)batch;
-    }
-    return loss / (double)batch;
-}
-
 static const struct model_watcher nobody;
+
+static int load(struct model *model, const train_real_t *images, const uint8_t *labels,
+                size_t batch)
+{
+    return model->backend->ops->load(model->backend, images,
+                                     batch * net_size(&model->net->values[0]), labels, batch);
+}
 
 int model_gradient(struct model *model, const train_real_t *images, const uint8_t *labels,
                    size_t batch, const struct model_watcher *watcher, double *loss)
 {
     const struct model_watcher *hears = watcher ? watcher : &nobody;
-    int status = forward(model, images, batch, hears);
+    int status = load(model, images, labels, batch);
 
+    if (status == WEFT_OK)
+        status = forward(model, batch, hears);
     if (status == WEFT_OK && hears->turns)
         status = hears->turns(hears->user);
-    if (status != WEFT_OK)
-        return status;
-    double mean = softmax_cross_entropy(last_of(model), labels, batch);
-    status = backward(model, batch, hears);
     if (status == WEFT_OK)
-        *loss = mean;
-    return status;
+        status = model->backend->ops->derive_scores(model->backend, last_of(model), batch);
+    if (status == WEFT_OK)
+        status = backward(model, batch, hears);
+    if (status == WEFT_OK)
+        status = model->backend->ops->end_gradient(model->backend);
+    return status == WEFT_OK && loss ? model_loss(model, loss) : status;
 }
 
-static void update_tensor(struct model *model, size_t tensor, train_real_t rate,
-                          train_real_t momentum)
+int model_loss(struct model *model, double *loss)
 {
-    train_real_t *restrict weights = model->parameters[tensor].data;
-    train_real_t *restrict velocities = model->velocities[tensor].data;
-    const train_real_t *restrict gradients = model->gradients[tensor].data;
-
-    for (size_t i = 0; i < model->parameters[tensor].count; i++) {
-        velocities[i] = momentum * velocities[i] + gradients[i];
-        weights[i] -= rate * velocities[i];
-    }
+    return model->backend->ops->loss(model->backend, loss);
 }
 
-void model_update_layer(struct model *model, size_t layer, float rate, float momentum)
+/* Of tensors that lie one behind the other. */
+static int update(struct model *model, size_t first_tensor, size_t count, float rate,
+                  float momentum)
+{
+    return model->backend->ops->update(
+        model->backend, model->parameters[first_tensor].data, model->velocities[first_tensor].data,
+        model->gradients[first_tensor].data, count, (train_real_t)rate, (train_real_t)momentum);
+}
+
+int model_update_layer(struct model *model, size_t layer, float rate, float momentum)
 {
     const struct net_layer *is = &model->net->layers[layer];
 
-    for (size_t i = 0; i < is->tensor_count; i++)
-        update_tensor(model, is->first_tensor + i, (train_real_t)rate, (train_real_t)momentum);
+    return update(model, is->first_tensor, is->elements[0] + is->elements[1], rate, momentum);
 }
 
-void model_update(struct model *model, float rate, float momentum)
+int model_update(struct model *model, float rate, float momentum)
 {
-    for (size_t layer = 0; layer < model->net->layer_count; layer++)
-        model_update_layer(model, layer, rate, momentum);
+    return update(model, 0, model->net->parameter_count, rate, momentum);
 }
 
-double model_accuracy(struct model *model, const train_real_t *images, const uint8_t *labels,
-                      size_t rows)
+int model_accuracy(struct model *model, const train_real_t *images, const uint8_t *labels,
+                   size_t rows, double *accuracy)
 {
-    const struct operation *last = last_of(model);
-    size_t classes = last->out.channels;
     size_t width = net_size(&model->net->values[0]);
     size_t right = 0;
 
     for (size_t first = 0; first < rows; first += model->batch) {
         size_t batch = rows - first < model->batch ? rows - first : model->batch;
+        size_t count = 0;
+        int status = load(model, images + first * width, labels + first, batch);
 
-        forward(model, images + first * width, batch, &nobody);
-        for (size_t row = 0; row < batch; row++) {
-            const train_real_t *scores = last->to + row * classes;
-            size_t best = 0;
+        if (status == WEFT_OK)
+            status = forward(model, batch, &nobody);
+        if (status == WEFT_OK)
+            status =
+                model->backend->ops->count_right(model->backend, last_of(model), batch, &count);
+        if (status != WEFT_OK)
+            return status;
+        right += count;
+    }
+    *accuracy = rows ? (double)right / (double)rows : 0.0;
+    return WEFT_OK;
+}
 
-            for (size_t i = 1; i < classes; i++)
-                best = scores[i] > scores[best] ? i : best;
-            right += best == labels[first + row];
+/* Parameters, and behind them velocities. */
+static int save(struct model *model, train_real_t *flat, size_t lists)
+{
+    size_t count = model->net->parameter_count;
+    int status = WEFT_OK;
+
+    for (size_t i = 0; i < lists && status == WEFT_OK; i++)
+        status = model->backend->ops->get(model->backend, flat + i * count,
+                                          model->tensors + 2 * i * model->stride, count);
+    return status;
+}
+
+static int load_saved(struct model *model, const train_real_t *flat, size_t lists)
+{
+    size_t count = model->net->parameter_count;
+    int status = WEFT_OK;
+
+    for (size_t i = 0; i < lists && status == WEFT_OK; i++)
+        status = model->backend->ops->put(model->backend, model->tensors + 2 * i * model->stride,
+                                          flat + i * count, count);
+    return status;
+}
+
+int model_save(struct model *model, train_real_t *flat)
+{
+    return save(model, flat, 1);
+}
+
+int model_load(struct model *model, const train_real_t *flat)
+{
+    return load_saved(model, flat, 1);
+}
+
+int model_save_all(struct model *model, train_real_t *flat)
+{
+    return save(model, flat, 2);
+}
+
+int model_load_all(struct model *model, const train_real_t *flat)
+{
+    return load_saved(model, flat, 2);
+}
+
+int model_checksum(struct model *model, uint64_t *sum)
+{
+    size_t total = model->net->parameter_count;
+    train_real_t part[PART];
+    uint64_t made = 0;
+
+    for (size_t at = 0; at < total; at += PART) {
+        size_t count = total - at < PART ? total - at : PART;
+        int status = model->backend->ops->get(model->backend, part, model->tensors + at, count);
+
+        if (status != WEFT_OK)
+            return status;
+        for (size_t i = 0; i < count; i++) {
+            float weight = (float)part[i];
+            uint32_t bits;
+            memcpy(&bits, &weight, sizeof bits);
+            made = train_random_mix(made + bits + UINT64_C(0x9e3779b97f4a7c15));
         }
     }
-    return rows ? (double)right / (double)rows : 0.0;
+    *sum = made;
+    return WEFT_OK;
 }
 
-void model_save(struct model *model, train_real_t *flat)
+struct backend *model_backend(struct model *model)
 {
-    memcpy(flat, model->tensors, model->net->parameter_count * sizeof *flat);
-}
-
-void model_load(struct model *model, const train_real_t *flat)
-{
-    memcpy(model->tensors, flat, model->net->parameter_count * sizeof *flat);
-}
-
-void model_save_all(struct model *model, train_real_t *flat)
-{
-    size_t count = model->net->parameter_count;
-
-    memcpy(flat, model->tensors, count * sizeof *flat);
-    memcpy(flat + count, model->tensors + 2 * round_up(count), count * sizeof *flat);
-}
-
-void model_load_all(struct model *model, const train_real_t *flat)
-{
-    size_t count = model->net->parameter_count;
-
-    memcpy(model->tensors, flat, count * sizeof *flat);
-    memcpy(model->tensors + 2 * round_up(count), flat + count, count * sizeof *flat);
-}
-
-uint64_t model_checksum(struct model *model)
-{
-    uint64_t sum = 0;
-
-    for (size_t i = 0; i < model->net->parameter_count; i++) {
-        float weight = (float)model->tensors[i];
-        uint32_t bits;
-        memcpy(&bits, &weight, sizeof bits);
-        sum = train_random_mix(sum + bits + UINT64_C(0x9e3779b97f4a7c15));
-    }
-    return sum;
+    return model->backend;
 }

@@ -17,6 +17,7 @@
 #include <weft/weft.h>
 
 struct model;
+struct backend;
 
 /** A layer: its tensors, and additions and multiplications of an image. */
 struct model_layer {
@@ -52,11 +53,20 @@ int model_create(struct model **model, const struct net_config *config, size_t b
 int model_create_in(struct model **model, struct weft_context *context,
                     const struct net_config *config, size_t batch, uint64_t seed);
 
+/** The same, computed by @p backend, in its memory. The backend is the model's, also if this fails.
+ *  @return besides these, what the backend has to say. */
+int model_create_by(struct model **model, struct backend *backend, const struct net_config *config,
+                    size_t batch, uint64_t seed);
+
 /** NULL is accepted. */
 void model_destroy(struct model *model);
 
+/** Who computes it (backend.h): the model's. */
+struct backend *model_backend(struct model *model);
+
 size_t model_tensor_count(const struct model *model);
-/** Lists of model_tensor_count() tensors with equal counts, owned by the model. */
+/** Lists of model_tensor_count() tensors with equal counts, owned by the model, one behind the
+ *  other in the memory of its backend. */
 const struct weft_piece *model_parameters(struct model *model);
 const struct weft_piece *model_gradients(struct model *model);
 /** Elements of all tensors together. */
@@ -68,32 +78,37 @@ void model_get_shape(const struct model *model, size_t tensor, struct weft_tenso
 size_t model_layer_count(const struct model *model);
 void model_get_layer(const struct model *model, size_t layer, struct model_layer *result);
 
+/* ---- what is computed: WEFT_OK, or what the backend has to say; the processor always can ---- */
+
 /**
  * Computes the gradient of the mean loss over @p batch images (rows of the image's numbers).
  * @param watcher NULL: nobody.
- * @param loss the mean loss. Written only on success.
- * @return WEFT_OK or what the watcher returned.
+ * @param loss the mean loss. Written only on success. NULL: it is not waited for.
+ * @return also what the watcher returned.
  */
 int model_gradient(struct model *model, const train_real_t *images, const uint8_t *labels,
                    size_t batch, const struct model_watcher *watcher, double *loss);
 
+/** The mean loss of the last gradient. */
+int model_loss(struct model *model, double *loss);
+
 /** v = momentum v + gradient, w = w - rate v, for every parameter, or those of a layer. */
-void model_update(struct model *model, float rate, float momentum);
-void model_update_layer(struct model *model, size_t layer, float rate, float momentum);
+int model_update(struct model *model, float rate, float momentum);
+int model_update_layer(struct model *model, size_t layer, float rate, float momentum);
 
 /** The share of @p rows images that are classified right. */
-double model_accuracy(struct model *model, const train_real_t *images, const uint8_t *labels,
-                      size_t rows);
+int model_accuracy(struct model *model, const train_real_t *images, const uint8_t *labels,
+                   size_t rows, double *accuracy);
 
 /** Copies all parameters to or from model_parameter_count() numbers. */
-void model_save(struct model *model, train_real_t *flat);
-void model_load(struct model *model, const train_real_t *flat);
+int model_save(struct model *model, train_real_t *flat);
+int model_load(struct model *model, const train_real_t *flat);
 
 /** Copies parameters and velocities to or from 2 model_parameter_count() numbers. */
-void model_save_all(struct model *model, train_real_t *flat);
-void model_load_all(struct model *model, const train_real_t *flat);
+int model_save_all(struct model *model, train_real_t *flat);
+int model_load_all(struct model *model, const train_real_t *flat);
 
 /** A checksum of the bits of all parameters. */
-uint64_t model_checksum(struct model *model);
+int model_checksum(struct model *model, uint64_t *sum);
 
 #endif

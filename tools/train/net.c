@@ -6,11 +6,6 @@
 #include <string.h>
 #include <weft/weft.h>
 
-size_t net_size(const struct net_shape *shape)
-{
-    return shape->rows * shape->columns * shape->channels;
-}
-
 static size_t add_value(struct net *net, size_t rows, size_t columns, size_t channels)
 {
     net->values[net->value_count] = (struct net_shape){rows, columns, channels};

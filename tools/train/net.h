@@ -122,7 +122,10 @@ int net_create(struct net **net, const struct net_config *config);
 void net_destroy(struct net *net);
 
 /** Numbers of a value. */
-size_t net_size(const struct net_shape *shape);
+static inline size_t net_size(const struct net_shape *shape)
+{
+    return shape->rows * shape->columns * shape->channels;
+}
 
 /* ---- for architectures; room has been made ---- */
 

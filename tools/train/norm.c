@@ -12,20 +12,12 @@
 #include "tools/train/operations.h"
 
 #include <string.h>
-
-static const train_real_t epsilon = (train_real_t)1e-5;
-
-enum { GROUP = 8 };
-
-static size_t group_width(const struct net_shape *shape)
-{
-    return shape->channels % GROUP == 0 ? GROUP : shape->channels;
-}
+#include <weft/status.h>
 
 /* Sums of a group's channels, at each of its channels. */
 static void spread(train_real_t *sums, const struct net_shape *shape, train_real_t factor)
 {
-    size_t width = group_width(shape);
+    size_t width = operation_norm_width(shape);
 
     for (size_t first = 0; first < shape->channels; first += width) {
         train_real_t sum = 0;
@@ -42,7 +34,7 @@ static void measure(const struct net_shape *shape, const train_real_t *restrict 
 {
     size_t pixels = shape->rows * shape->columns;
     size_t channels = shape->channels;
-    train_real_t factor = (train_real_t)1 / (train_real_t)(pixels * group_width(shape));
+    train_real_t factor = (train_real_t)1 / (train_real_t)(pixels * operation_norm_width(shape));
 
     memset(mean, 0, channels * sizeof *mean);
     memset(scale, 0, channels * sizeof *scale);
@@ -58,10 +50,10 @@ static void measure(const struct net_shape *shape, const train_real_t *restrict 
     }
     spread(scale, shape, factor);
     for (size_t c = 0; c < channels; c++)
-        scale[c] = 1 / train_root(scale[c] + epsilon);
+        scale[c] = 1 / train_root(scale[c] + OPERATION_NORM_EPSILON);
 }
 
-static void norm_forward(const struct operation *operation, size_t batch)
+static int norm_forward(const struct operation *operation, size_t batch)
 {
     const struct net_shape *shape = &operation->in;
     size_t channels = shape->channels;
@@ -80,6 +72,7 @@ static void norm_forward(const struct operation *operation, size_t batch)
             for (size_t c = 0; c < channels; c++)
                 to[p + c] = (from[p + c] - mean[c]) * scale[c] * gain[c] + shift[c];
     }
+    return WEFT_OK;
 }
 
 /* Of one image; `sums` has room for two numbers a channel. */
@@ -95,7 +88,8 @@ static void derive(const struct operation *operation, size_t image, train_real_t
     const train_real_t *restrict gain = operation->parameters[0];
     train_real_t *restrict below = operation->from_delta + image * size;
     train_real_t *restrict products = sums + channels;
-    train_real_t factor = (train_real_t)channels / (train_real_t)(size * group_width(shape));
+    train_real_t factor =
+        (train_real_t)channels / (train_real_t)(size * operation_norm_width(shape));
 
     memset(sums, 0, 2 * channels * sizeof *sums);
     for (size_t p = 0; p < size; p += channels) {
@@ -121,7 +115,7 @@ static void derive(const struct operation *operation, size_t image, train_real_t
     }
 }
 
-static void norm_backward(const struct operation *operation, size_t batch)
+static int norm_backward(const struct operation *operation, size_t batch)
 {
     size_t channels = operation->in.channels;
 
@@ -129,6 +123,7 @@ static void norm_backward(const struct operation *operation, size_t batch)
     memset(operation->gradients[1], 0, channels * sizeof(train_real_t));
     for (size_t i = 0; i < batch; i++)
         derive(operation, i, operation->scratch);
+    return WEFT_OK;
 }
 
 static double norm_work(const struct operation *operation)
@@ -136,15 +131,20 @@ static double norm_work(const struct operation *operation)
     return 8.0 * (double)net_size(&operation->in);
 }
 
-static size_t norm_memory(const struct operation *operation)
+static size_t norm_kept(const struct operation *operation)
 {
     return 2 * operation->in.channels;
 }
 
+/* Of which the processor uses half of one image's. */
+static size_t norm_scratch(const struct operation *operation)
+{
+    return 4 * operation->in.channels;
+}
+
 const struct operation_kind operation_norm = {
-    .forward = norm_forward,
-    .backward = norm_backward,
+    .cpu = {norm_forward, norm_backward},
     .work = norm_work,
-    .scratch = norm_memory,
-    .kept = norm_memory,
+    .scratch = norm_scratch,
+    .kept = norm_kept,
 };

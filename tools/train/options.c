@@ -51,6 +51,11 @@ static const struct cli_option options_table[] = {
     {"transport", 0, CLI_TRANSPORT, "NAME",
      "local; shared: processes; mpi under mpiexec, without -n; virtual: ranks in virtual time",
      "local", AT(transport), .uses = CLI_RUNS | CLI_VIRTUAL},
+    {"device", 0, CLI_TEXT, "cuda[:N]",
+     "models are on devices, by CUDA and cuBLAS: cuda:N, or of ranks of a machine on its devices "
+     "in "
+     "turn (default: the processor computes)",
+     AT(device)},
     {"net", 0, CLI_TAKE, "L=..,G=..", "of virtual ranks, as for weft sim: microseconds", "L=1",
      .take = train_take_net},
     {"steps", 0, CLI_INTEGER, "N", "steps of training", "400", AT(steps), .least = 1,

@@ -144,6 +144,8 @@ struct train_options {
     int is_virtual;
     /** What becomes of a training in which a process dies. */
     enum { TRAIN_GO_ON, TRAIN_STOP } on_death;
+    /** Where models are: "cuda" or "cuda:1", borrowed; NULL: the processor. */
+    const char *device;
     /** Of virtual ranks. */
     struct weft_net net;
     /** How many train. MPI: 0 until it has been asked. */
@@ -213,7 +215,7 @@ int train_options_parse(struct train_options *options, struct cli *cli);
 int train_options_take_processes(struct train_options *options, int processes);
 
 /** Checks what was typed as a whole. @return CLI_OK, or an exit status after a line. */
-int train_options_check(const struct train_options *options, const struct cli *cli);
+int train_options_check(struct train_options *options, const struct cli *cli);
 
 /** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
 int train_options_check_ranks(const struct train_options *options, int ranks);

@@ -5,6 +5,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/ranks.h"
 #include "tools/train/algorithm.h"
+#include "tools/train/device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -205,6 +206,32 @@ static int check_servers(const struct train_options *options, const struct cli *
     return CLI_OK;
 }
 
+/* Algorithms that take models of a device, of all of them; of those that were named the first that
+ * does not is refused. */
+static int check_devices(struct train_options *options)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        if (options->algorithms[i]->devices)
+            options->algorithms[kept++] = options->algorithms[i];
+        else if (!options->all)
+            return cli_usage(command,
+                             "--algorithm: %s takes no models of a device yet; expected allreduce "
+                             "or local with --device %s",
+                             options->algorithms[i]->name, options->device);
+    }
+    options->algorithm_count = kept;
+    if (options->is_virtual)
+        return cli_usage(command,
+                         "--device: %s beside --transport virtual, whose ranks have no "
+                         "devices; expected local, shared or mpi there",
+                         options->device);
+    return train_device_check(options->device) == WEFT_OK
+               ? CLI_OK
+               : cli_usage(command, "--device: %s", weft_error_text());
+}
+
 /* Sizes of models that are not trained. */
 static int check_model(const struct train_options *options, const struct cli *cli)
 {
@@ -255,10 +282,12 @@ static int check(const struct train_options *options, const struct cli *cli)
     return mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
 }
 
-int train_options_check(const struct train_options *options, const struct cli *cli)
+int train_options_check(struct train_options *options, const struct cli *cli)
 {
     int status = check_model(options, cli);
 
+    if (!status && options->device)
+        status = check_devices(options);
     if (!status)
         status = check_merge(options, cli);
     if (!status)

@@ -3,19 +3,21 @@
 #include "tools/train/operations.h"
 
 #include <string.h>
+#include <weft/status.h>
 
 /* ---- relu, in place: what was cut off is 0 in what it made ---- */
 
-static void relu_forward(const struct operation *operation, size_t batch)
+static int relu_forward(const struct operation *operation, size_t batch)
 {
     train_real_t *to = operation->to;
     size_t count = batch * net_size(&operation->out);
 
     for (size_t i = 0; i < count; i++)
         to[i] = to[i] > 0 ? to[i] : 0;
+    return WEFT_OK;
 }
 
-static void relu_backward(const struct operation *operation, size_t batch)
+static int relu_backward(const struct operation *operation, size_t batch)
 {
     const train_real_t *restrict to = operation->to;
     train_real_t *restrict delta = operation->to_delta;
@@ -23,6 +25,7 @@ static void relu_backward(const struct operation *operation, size_t batch)
 
     for (size_t i = 0; i < count; i++)
         delta[i] = to[i] > 0 ? delta[i] : 0;
+    return WEFT_OK;
 }
 
 static double pointwise_work(const struct operation *operation)
@@ -31,14 +34,13 @@ static double pointwise_work(const struct operation *operation)
 }
 
 const struct operation_kind operation_relu = {
-    .forward = relu_forward,
-    .backward = relu_backward,
+    .cpu = {relu_forward, relu_backward},
     .work = pointwise_work,
 };
 
 /* ---- add, in place ---- */
 
-static void add_forward(const struct operation *operation, size_t batch)
+static int add_forward(const struct operation *operation, size_t batch)
 {
     const train_real_t *restrict other = operation->other;
     train_real_t *restrict to = operation->to;
@@ -46,9 +48,10 @@ static void add_forward(const struct operation *operation, size_t batch)
 
     for (size_t i = 0; i < count; i++)
         to[i] += other[i];
+    return WEFT_OK;
 }
 
-static void add_backward(const struct operation *operation, size_t batch)
+static int add_backward(const struct operation *operation, size_t batch)
 {
     const train_real_t *restrict delta = operation->to_delta;
     train_real_t *restrict other = operation->other_delta;
@@ -58,11 +61,11 @@ static void add_backward(const struct operation *operation, size_t batch)
         memcpy(other, delta, count * sizeof *other);
     for (size_t i = 0; i < count && operation->adds_other; i++)
         other[i] += delta[i];
+    return WEFT_OK;
 }
 
 const struct operation_kind operation_add = {
-    .forward = add_forward,
-    .backward = add_backward,
+    .cpu = {add_forward, add_backward},
     .work = pointwise_work,
 };
 
@@ -83,7 +86,7 @@ static size_t largest(const struct net_shape *in, const train_real_t *image, siz
     return best;
 }
 
-static void pool_forward(const struct operation *operation, size_t batch)
+static int pool_forward(const struct operation *operation, size_t batch)
 {
     const struct net_shape *in = &operation->in;
     const struct net_shape *out = &operation->out;
@@ -96,9 +99,10 @@ static void pool_forward(const struct operation *operation, size_t batch)
                 for (size_t c = 0; c < out->channels; c++)
                     *to++ = image[largest(in, image, row, column, c)];
     }
+    return WEFT_OK;
 }
 
-static void pool_backward(const struct operation *operation, size_t batch)
+static int pool_backward(const struct operation *operation, size_t batch)
 {
     const struct net_shape *in = &operation->in;
     const struct net_shape *out = &operation->out;
@@ -115,17 +119,17 @@ static void pool_backward(const struct operation *operation, size_t batch)
                 for (size_t c = 0; c < out->channels; c++)
                     below[largest(in, image, row, column, c)] += *delta++;
     }
+    return WEFT_OK;
 }
 
 const struct operation_kind operation_pool = {
-    .forward = pool_forward,
-    .backward = pool_backward,
+    .cpu = {pool_forward, pool_backward},
     .work = pointwise_work,
 };
 
 /* ---- mean of all pixels ---- */
 
-static void mean_forward(const struct operation *operation, size_t batch)
+static int mean_forward(const struct operation *operation, size_t batch)
 {
     size_t channels = operation->in.channels;
     size_t size = net_size(&operation->in);
@@ -142,9 +146,10 @@ static void mean_forward(const struct operation *operation, size_t batch)
         for (size_t c = 0; c < channels; c++)
             to[c] *= factor;
     }
+    return WEFT_OK;
 }
 
-static void mean_backward(const struct operation *operation, size_t batch)
+static int mean_backward(const struct operation *operation, size_t batch)
 {
     size_t channels = operation->in.channels;
     size_t size = net_size(&operation->in);
@@ -158,10 +163,10 @@ static void mean_backward(const struct operation *operation, size_t batch)
             for (size_t c = 0; c < channels; c++)
                 below[p + c] = (operation->adds ? below[p + c] : 0) + delta[c] * factor;
     }
+    return WEFT_OK;
 }
 
 const struct operation_kind operation_mean = {
-    .forward = mean_forward,
-    .backward = mean_backward,
+    .cpu = {mean_forward, mean_backward},
     .work = pointwise_work,
 };

@@ -7,7 +7,15 @@
  */
 #include "tools/train/operations.h"
 
+#include <cblas.h>
 #include <string.h>
+#include <weft/status.h>
+
+#ifdef WEFT_TRAIN_DOUBLE
+#    define train_gemm cblas_dgemm
+#else
+#    define train_gemm cblas_sgemm
+#endif
 
 struct product {
     size_t rows, in, out;
@@ -56,20 +64,22 @@ static struct product dense_product(const struct operation *operation, size_t ba
     return (struct product){batch, net_size(&operation->in), net_size(&operation->out)};
 }
 
-static void dense_forward(const struct operation *operation, size_t batch)
+static int dense_forward(const struct operation *operation, size_t batch)
 {
     struct product is = dense_product(operation, batch);
 
     multiply(operation, &is, operation->from);
+    return WEFT_OK;
 }
 
-static void dense_backward(const struct operation *operation, size_t batch)
+static int dense_backward(const struct operation *operation, size_t batch)
 {
     struct product is = dense_product(operation, batch);
 
     derive_parameters(operation, &is, operation->from);
     if (operation->from_delta)
         derive_matrix(operation, &is, operation->from_delta, operation->adds);
+    return WEFT_OK;
 }
 
 static double dense_work(const struct operation *operation)
@@ -80,8 +90,7 @@ static double dense_work(const struct operation *operation)
 }
 
 const struct operation_kind operation_dense = {
-    .forward = dense_forward,
-    .backward = dense_backward,
+    .cpu = {dense_forward, dense_backward},
     .work = dense_work,
 };
 
@@ -170,15 +179,16 @@ static void gather_all(const struct operation *operation, size_t batch)
                operation->scratch + i * windows_size(operation));
 }
 
-static void convolution_forward(const struct operation *operation, size_t batch)
+static int convolution_forward(const struct operation *operation, size_t batch)
 {
     struct product is = windows_product(operation, batch);
 
     gather_all(operation, batch);
     multiply(operation, &is, operation->scratch);
+    return WEFT_OK;
 }
 
-static void convolution_backward(const struct operation *operation, size_t batch)
+static int convolution_backward(const struct operation *operation, size_t batch)
 {
     struct product is = windows_product(operation, batch);
     size_t size = net_size(&operation->in);
@@ -186,13 +196,14 @@ static void convolution_backward(const struct operation *operation, size_t batch
     gather_all(operation, batch);
     derive_parameters(operation, &is, operation->scratch);
     if (!operation->from_delta)
-        return;
+        return WEFT_OK;
     derive_matrix(operation, &is, operation->scratch, 0);
     if (!operation->adds)
         memset(operation->from_delta, 0, batch * size * sizeof *operation->from_delta);
     for (size_t i = 0; i < batch; i++)
         scatter(operation, operation->scratch + i * windows_size(operation),
                 operation->from_delta + i * size);
+    return WEFT_OK;
 }
 
 static double convolution_work(const struct operation *operation)
@@ -203,8 +214,7 @@ static double convolution_work(const struct operation *operation)
 }
 
 const struct operation_kind operation_convolution = {
-    .forward = convolution_forward,
-    .backward = convolution_backward,
+    .cpu = {convolution_forward, convolution_backward},
     .work = convolution_work,
     .scratch = windows_size,
 };

@@ -6,17 +6,14 @@
 #ifndef WEFT_TOOLS_TRAIN_REAL_H
 #define WEFT_TOOLS_TRAIN_REAL_H
 
-#include <cblas.h>
 #include <math.h>
 
 #ifdef WEFT_TRAIN_DOUBLE
 typedef double train_real_t;
-#    define train_gemm    cblas_dgemm
 #    define train_exp(x)  exp(x)
 #    define train_root(x) sqrt(x)
 #else
 typedef float train_real_t;
-#    define train_gemm    cblas_sgemm
 #    define train_exp(x)  expf(x)
 #    define train_root(x) sqrtf(x)
 #endif

@@ -160,6 +160,12 @@ static void print_compressed(const struct train_options *options,
     }
 }
 
+static void print_device(const struct train_options *options)
+{
+    if (options->device)
+        printf("Models on %s.\n", options->device);
+}
+
 /* Who was not there in the end. */
 static void print_lost(const struct train_options *options, const struct train_outcome *outcomes)
 {
@@ -346,6 +352,7 @@ int train_report_table(const struct train_options *options, const struct train_o
     for (size_t i = 0; i < options->algorithm_count; i++)
         write_row(table, options, outcomes, i, chosen, values);
     int failed = table_print(table, stdout);
+    print_device(options);
     print_merged(options, outcomes);
     print_sparse(options, outcomes);
     print_compressed(options, outcomes);

@@ -50,13 +50,13 @@ static json_t *consensus_of(const struct train_outcome *outcome)
 /* What was trained, and how. */
 static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
 {
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:s, s:s, s:f, s:I, s:I}", "model",
-                     net_architectures()[options->model]->name, "transport", options->transport,
-                     "batch", (json_int_t)options->batch, "lr", options->rate, "momentum",
-                     options->momentum, "shards", options->division_text, "imbalance",
-                     options->imbalance_text, "compute_ms", options->compute_seconds * 1e3,
-                     "sync_period", (json_int_t)options->sync_period, "parameters",
-                     (json_int_t)outcome->parameters);
+    return json_pack(
+        "{s:s, s:s, s:s?, s:I, s:f, s:f, s:s, s:s, s:f, s:I, s:I}", "model",
+        net_architectures()[options->model]->name, "transport", options->transport, "device",
+        options->device, "batch", (json_int_t)options->batch, "lr", options->rate, "momentum",
+        options->momentum, "shards", options->division_text, "imbalance", options->imbalance_text,
+        "compute_ms", options->compute_seconds * 1e3, "sync_period",
+        (json_int_t)options->sync_period, "parameters", (json_int_t)outcome->parameters);
 }
 
 /* Of sparse gradients, as far as the algorithm uses it; an empty object of others. */

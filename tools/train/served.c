@@ -18,6 +18,7 @@
 #include "tools/train/yardsticks.h"
 
 #include <math.h>
+#include <stdio.h>
 
 struct served {
     struct weft_server *server;
@@ -221,12 +222,12 @@ static int take_last(void *state)
     for (int rank = 1; rank < size && status == WEFT_OK; rank++)
         if (versions[rank] > versions[last])
             last = rank;
-    if (status == WEFT_OK) {
-        model_save(served->model, flat);
-        status = weft_broadcast(served->context, flat, count, WEFT_F32, last);
-    }
     if (status == WEFT_OK)
-        model_load(served->model, flat);
+        status = model_save(served->model, flat);
+    if (status == WEFT_OK)
+        status = weft_broadcast(served->context, flat, count, WEFT_F32, last);
+    if (status == WEFT_OK)
+        status = model_load(served->model, flat);
     weft_memory_free(flat);
     weft_memory_free(versions);
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The steps of a rank: a gradient, what is exchanged, an update, in the orders of algorithm.h. */
+#include "tools/train/backend.h"
 #include "tools/train/trainee.h"
 
 #include <stdlib.h>
@@ -61,13 +62,16 @@ static int compute(struct trainee *trainee, uint64_t step)
 
     train_batches_take(&trainee->batches, step);
     int status = model_gradient(setup->model, trainee->batches.images, trainee->batches.labels,
-                                options->batch, NULL, &trainee->report[REPORT_LOSS]);
+                                options->batch, NULL, NULL);
+    double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
+    /* Who is late is so when the gradient is there. */
+    if (status == WEFT_OK && (late > 0.0 || options->compute_seconds > 0.0))
+        status = model_backend(setup->model)->ops->settle(model_backend(setup->model));
     if (status != WEFT_OK)
         return status;
     double ended = trainee_now(trainee);
     trainee->report[REPORT_GRADIENTS] += trainee_processor_time() - used;
 
-    double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
     double end = began + options->compute_seconds;
     end = (end > ended ? end : ended) + late;
     return end > ended ? weft_context_sleep(setup->context, (uint64_t)((end - ended) * 1e9))
@@ -76,21 +80,15 @@ static int compute(struct trainee *trainee, uint64_t step)
 
 /* ---- exchanges: after the gradient or beside it (algorithm.h) ---- */
 
-/* The mean gradient that was waited for becomes the gradient, and the gradient what is posted. */
-static void swap_gradients(struct trainee *trainee)
+/* The mean gradient that was waited for becomes the gradient, and the gradient what is posted: both
+ * are lists of tensors one behind the other. */
+static int swap_gradients(struct trainee *trainee)
 {
-    const struct weft_piece *gradients = model_gradients(trainee->setup.model);
+    struct model *model = trainee->setup.model;
+    struct backend *backend = model_backend(model);
 
-    for (size_t tensor = 0; tensor < model_tensor_count(trainee->setup.model); tensor++) {
-        float *gradient = gradients[tensor].data;
-        float *posted = trainee->posted[tensor].data;
-
-        for (size_t i = 0; i < gradients[tensor].count; i++) {
-            float kept = posted[i];
-            posted[i] = gradient[i];
-            gradient[i] = kept;
-        }
-    }
+    return backend->ops->swap(backend, model_gradients(model)[0].data, trainee->posted_data,
+                              model_parameter_count(model));
 }
 
 float trainee_momentum(const struct trainee *trainee)
@@ -101,11 +99,14 @@ float trainee_momentum(const struct trainee *trainee)
     return (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum);
 }
 
-static void update(struct trainee *trainee)
+static int update(struct trainee *trainee)
 {
-    model_update(trainee->setup.model, (float)trainee->job->options->rate,
-                 trainee_momentum(trainee));
-    trainee->updates += model_layer_count(trainee->setup.model);
+    int status = model_update(trainee->setup.model, (float)trainee->job->options->rate,
+                              trainee_momentum(trainee));
+
+    if (status == WEFT_OK)
+        trainee->updates += model_layer_count(trainee->setup.model);
+    return status;
 }
 
 /* What was posted at the step before: the mean gradient, if it is of gradients, is where the
@@ -202,11 +203,10 @@ int trainee_step(struct trainee *trainee, uint64_t step)
     status = compute(trainee, step);
     if (status == WEFT_OK)
         status = wait_posted(trainee, step);
-    if (status != WEFT_OK)
-        return status;
-    if (trainee->posted)
-        swap_gradients(trainee);
-    status = note_phase(trainee, step);
+    if (status == WEFT_OK && trainee->posted)
+        status = swap_gradients(trainee);
+    if (status == WEFT_OK)
+        status = note_phase(trainee, step);
     if (status != WEFT_OK)
         return status;
     status = exchange(trainee, &algorithm->gradients, step);
@@ -214,7 +214,9 @@ int trainee_step(struct trainee *trainee, uint64_t step)
         trainee->steps += trainee_keeps_gradients(trainee);
         return status;
     }
-    update(trainee);
+    status = update(trainee);
+    if (status != WEFT_OK)
+        return status;
     trainee->steps++; /* whatever becomes of the models' exchange, the model has had its step */
     return exchange(trainee, &algorithm->models, step);
 }
@@ -225,9 +227,8 @@ int trainee_drain(struct trainee *trainee)
         return trainee->steps > trainee->fresh ? trainee_finish_layers(trainee) : WEFT_OK;
     int status = wait_posted(trainee, trainee->steps);
 
-    if (status == WEFT_OK && trainee->posted && trainee->steps > trainee->fresh) {
-        swap_gradients(trainee);
-        update(trainee);
-    }
-    return status;
+    if (status != WEFT_OK || !trainee->posted || trainee->steps == trainee->fresh)
+        return status;
+    status = swap_gradients(trainee);
+    return status == WEFT_OK ? update(trainee) : status;
 }

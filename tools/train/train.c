@@ -5,6 +5,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/ranks.h"
 #include "tools/cli/terminal.h"
+#include "tools/train/device.h"
 #include "tools/train/report.h"
 
 #include <cblas.h>
@@ -72,6 +73,7 @@ static int open_world(struct training *training, const struct train_job *job)
     }
     weft_context_config_init(&config);
     config.progress = needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+    config.device = train_device_of_contexts(job->options->device);
     int status = weft_context_create_world(&training->world, job->options->transport, &config);
     training->left = training->world;
     return status;

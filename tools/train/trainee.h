@@ -73,6 +73,15 @@ struct trainee {
     int began_with;
     /** Of the history: the next of its models that this rank adds to. */
     size_t next;
+    /** A model on a device that was kept for the history and is on its way there: as that was. */
+    struct {
+        int is_there;
+        size_t next;
+        uint64_t done;
+        double seconds;
+    } kept;
+    /** Of a device: how long gradients had taken before the first step. */
+    double rehearsed;
     /** Durations of the latest steps, round and round; how many there have been, and when the one
      *  under way began. */
     double durations[TRAINEE_DURATIONS];
@@ -115,6 +124,11 @@ int trainee_go_on(struct trainee *trainee, int status);
 
 /** Adds the model to the history, if it is wanted there after @p done steps. */
 int trainee_add_to_history(struct trainee *trainee, uint64_t done);
+/** The same of the last model. */
+int trainee_add_last_to_history(struct trainee *trainee);
+
+/** Rank 0's line of progress after @p done steps, from time to time. */
+int trainee_show(struct trainee *trainee, uint64_t done);
 
 /** Whether gradients whose exchange has failed are in the state: 1 or 0. */
 int trainee_keeps_gradients(const struct trainee *trainee);
