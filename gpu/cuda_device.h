@@ -80,8 +80,9 @@ int weft__cuda_enter_last(const struct weft__cuda *cuda);
 /* WEFT_OK, or the error of a call, with the device's name. */
 int weft__cuda_result(const struct weft__cuda *cuda, CUresult code, const char *call);
 
-/* Gives the driver back what is kept; the device is current, and about to end. */
-void weft__cuda_pools_end(struct weft__cuda *cuda);
+/* The device is about to end: gives the driver back what is kept, if the device is current. What is
+ * in use is left to it: words that a stream may still write. */
+void weft__cuda_pools_end(struct weft__cuda *cuda, int current);
 
 /* ---- operations of struct weft__device_ops ---- */
 
@@ -177,6 +178,6 @@ int weft__cuda_copy_vector(struct weft__device *device, void *stream,
 
 /* launch.c: the device is current. */
 int weft__cuda_load_kernels(struct weft__cuda *cuda);
-void weft__cuda_unload_kernels(struct weft__cuda *cuda);
+void weft__cuda_unload_kernels(struct weft__cuda *cuda, int current);
 
 #endif

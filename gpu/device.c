@@ -168,12 +168,11 @@ static void destroy(struct weft__cuda *cuda)
         entered = weft__cuda_enter_last(cuda);
     weft__cuda_ipc_end(cuda, entered >= 0);
     if (cuda->context) {
-        if (entered >= 0) {
-            weft__cuda_unload_kernels(cuda);
-            weft__cuda_words_free(cuda);
-            weft__cuda_pools_end(cuda);
+        weft__cuda_unload_kernels(cuda, entered >= 0);
+        weft__cuda_words_free(cuda);
+        weft__cuda_pools_end(cuda, entered >= 0);
+        if (entered >= 0)
             weft__cuda_leave(cuda, entered);
-        }
         weft__cuda_peers_release(cuda);
         cuda->driver->cuDevicePrimaryCtxRelease(cuda->ordinal);
     }

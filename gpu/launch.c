@@ -60,9 +60,9 @@ int weft__cuda_load_kernels(struct weft__cuda *cuda)
     return status;
 }
 
-void weft__cuda_unload_kernels(struct weft__cuda *cuda)
+void weft__cuda_unload_kernels(struct weft__cuda *cuda, int current)
 {
-    for (unsigned i = 0; cuda->modules && i < weft__gpu_image_count; i++)
+    for (unsigned i = 0; current && cuda->modules && i < weft__gpu_image_count; i++)
         if (cuda->modules[i])
             cuda->driver->cuModuleUnload(cuda->modules[i]);
     weft__free(cuda->modules);

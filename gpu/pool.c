@@ -41,18 +41,22 @@ static void driver_free(const struct weft__cuda *cuda, int pinned, void *memory)
         cuda->driver->cuMemFree((CUdeviceptr)(uintptr_t)memory);
 }
 
+static void forget(struct weft__cuda_block **list)
+{
+    while (*list) {
+        struct weft__cuda_block *block = *list;
+
+        *list = block->next;
+        weft__free(block);
+    }
+}
+
 /* With the lock, the device current: gives the driver back what nobody has. */
 static void trim(struct weft__cuda *cuda, int pinned)
 {
-    struct weft__cuda_block **link = &cuda->pools[pinned].spare;
-
-    while (*link) {
-        struct weft__cuda_block *block = *link;
-
-        *link = block->next;
+    for (struct weft__cuda_block *block = cuda->pools[pinned].spare; block; block = block->next)
         driver_free(cuda, pinned, block->memory);
-        weft__free(block);
-    }
+    forget(&cuda->pools[pinned].spare);
 }
 
 /* With the lock: the smallest that is large enough, if it is not too large. */
@@ -156,8 +160,12 @@ void weft__cuda_unpin(struct weft__device *device, void *memory)
     give_back(device, 1, memory);
 }
 
-void weft__cuda_pools_end(struct weft__cuda *cuda)
+void weft__cuda_pools_end(struct weft__cuda *cuda, int current)
 {
-    trim(cuda, 0);
-    trim(cuda, 1);
+    for (int pinned = 0; pinned < 2; pinned++) {
+        if (current)
+            trim(cuda, pinned);
+        forget(&cuda->pools[pinned].spare);
+        forget(&cuda->pools[pinned].used);
+    }
 }

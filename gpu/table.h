@@ -28,8 +28,8 @@ struct weft__table {
     atomic_int ready;
 };
 
-/* Loads it, once; a status. What fails is tried again by the next call, for it may be there by then;
- * what was loaded stays, as its threads may be in it. Any thread. */
+/* Loads it, once; a status. What fails is tried again by the next call, for it may be there by
+ * then; what was loaded stays, as its threads may be in it. Any thread. */
 int weft__table_load(struct weft__table *table);
 
 #endif
