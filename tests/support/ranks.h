@@ -82,7 +82,8 @@ static inline void ranks_meet(struct ranks *ranks)
     pthread_barrier_wait(&ranks->barrier);
 }
 
-/* The same while each drives its own: what has been sent to it meanwhile goes back to who sent it. */
+/* The same while each drives its own: what has been sent to it meanwhile goes back to who sent it.
+ */
 static inline void ranks_meet_driving(struct ranks *ranks, struct weft_context *context)
 {
     unsigned long size = (unsigned long)ranks->size;
