@@ -2,11 +2,12 @@
 # shellcheck shell=bash
 # Stages of a long command, sourced by .ci/run and tests/gpu/run.sh: each is run, timed and counted. Sets
 # `passed`, `failed` and `skipped`; with `stages_file` set, writes a line a stage there: name, the three
-# counts, seconds.
+# counts, seconds. `stages_end` closes the whole.
 passed=0
 failed=0
 skipped=0
 stages_file=
+stages_failures=()
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -44,8 +45,24 @@ stage()
     else
         failed=$((failed + 1))
     fi
+    # What fails is said again at the end: a long log is often cut.
+    if ((status != 0)); then
+        mapfile -t -O "${#stages_failures[@]}" stages_failures < <(
+            grep -E '^FAILED ' "$log" | sed "s/^/$name: /" || true
+            echo "$name: FAILED ($status)"
+        )
+    fi
     printf '==== %s: %s, %d s\n' "$name" "$([[ $status == 0 ]] && echo good || echo "FAILED ($status)")" \
         $((SECONDS - start))
     [[ -z $stages_file ]] || printf '%s\t%d\t%d\t%d\t%d\n' "$name" $((passed - before[0])) \
         $((failed - before[1])) $((skipped - before[2])) $((SECONDS - start)) >>"$stages_file"
+}
+
+# stages_end: what has failed, and the counts of all stages as the last line. Fails unless something ran and
+# all of it has passed.
+stages_end()
+{
+    ((${#stages_failures[@]} == 0)) || printf '%s\n' "" "${stages_failures[@]}"
+    printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    ((failed == 0 && passed > 0))
 }
