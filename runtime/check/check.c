@@ -84,29 +84,22 @@ static int has_joints(const struct weft_schedule *const *schedules, size_t count
 static int check_written_out(struct weft__check *check,
                              const struct weft_schedule *const *schedules, size_t count)
 {
-    const struct weft_schedule **plain = weft__malloc(count, sizeof *plain);
-    struct weft_schedule **owned = weft__calloc(count, sizeof *owned);
-    int status = WEFT_OK;
+    struct weft__written_out written;
+    int status = weft__write_out_all(&written, schedules, count, "a check");
 
     check->originals = weft__calloc((size_t)check->size, sizeof(struct weft_schedule *));
-    if (!plain || !owned || !check->originals)
+    if (status == WEFT_OK && !check->originals)
         status = weft__error_memory("a check");
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
-        const struct weft_schedule *given = plain[i] = schedules[i];
+        const struct weft_schedule *given = schedules[i];
 
-        if (!given || given->status)
-            continue;
-        if (given->size == check->size && !check->originals[given->rank])
+        if (given && !given->status && given->size == check->size && !check->originals[given->rank])
             check->originals[given->rank] = given;
-        status = weft__schedule_written_out(given, &plain[i], &owned[i]);
     }
     if (status == WEFT_OK)
-        status = check_plain(check, plain, count);
-    for (size_t i = 0; i < count && owned; i++)
-        weft_schedule_destroy(owned[i]);
+        status = check_plain(check, written.plain, count);
     weft__free((void *)check->originals);
-    weft__free((void *)owned);
-    weft__free((void *)plain);
+    weft__written_out_free(&written);
     return status;
 }
 

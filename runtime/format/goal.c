@@ -5,6 +5,7 @@
  * one of its executions (resolve.c): what it retires is left out, a signal is a small message.
  */
 #include "runtime/format/format.h"
+#include "runtime/graph/joint.h"
 #include "runtime/graph/op_price.h"
 #include "runtime/graph/resolve.h"
 
@@ -426,15 +427,19 @@ int weft__write_goal(const char *who, struct weft__out *out,
                      const struct weft_goal_options *given)
 {
     struct weft_goal_options options;
-    struct goal goal = {.out = out, .schedules = schedules, .count = count, .options = &options};
+    struct weft__written_out written = {0};
+    struct goal goal = {.out = out, .count = count, .options = &options};
     int status;
 
     status = weft_sized_read(who, "options", given, &options, sizeof options);
-    if (!status && !(status = check_options(who, goal.options, schedules[0]->size)) &&
-        !(status = check_ranks(&goal)) && !(status = survey(&goal)))
+    if (!status && !(status = check_options(who, goal.options, schedules[0]->size)))
+        status = weft__write_out_all(&written, schedules, count, "a document");
+    goal.schedules = written.plain;
+    if (!status && !(status = check_ranks(&goal)) && !(status = survey(&goal)))
         status = write_all(&goal);
     weft__pairs_free(&goal.pairs);
     weft__resolution_free(&goal.resolution);
+    weft__written_out_free(&written);
     weft__free(goal.first_signal);
     weft__free(goal.signal);
     weft__free(goal.pair_of);

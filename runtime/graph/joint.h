@@ -80,4 +80,17 @@ static inline const struct weft__joint *weft__snode_joint(const struct weft__sno
 int weft__schedule_written_out(const struct weft_schedule *schedule,
                                const struct weft_schedule **plain, struct weft_schedule **owned);
 
+/* Several, as weft__schedule_written_out(); those that are NULL or faulty stay as they are. Freed
+ * in any case. */
+struct weft__written_out {
+    const struct weft_schedule **plain;
+    struct weft_schedule **owned;
+    size_t count;
+};
+
+int weft__write_out_all(struct weft__written_out *written,
+                        const struct weft_schedule *const *schedules, size_t count,
+                        const char *what);
+void weft__written_out_free(struct weft__written_out *written);
+
 #endif

@@ -370,3 +370,31 @@ int weft__schedule_written_out(const struct weft_schedule *schedule,
     }
     return status;
 }
+
+int weft__write_out_all(struct weft__written_out *written,
+                        const struct weft_schedule *const *schedules, size_t count,
+                        const char *what)
+{
+    int status = WEFT_OK;
+
+    *written = (struct weft__written_out){.plain = weft__malloc(count, sizeof *written->plain),
+                                          .owned = weft__calloc(count, sizeof *written->owned)};
+    if (!written->plain || !written->owned)
+        return weft__error_memory(what);
+    for (size_t i = 0; i < count && status == WEFT_OK; i++) {
+        written->plain[i] = schedules[i];
+        written->count++;
+        if (schedules[i] && !schedules[i]->status)
+            status =
+                weft__schedule_written_out(schedules[i], &written->plain[i], &written->owned[i]);
+    }
+    return status;
+}
+
+void weft__written_out_free(struct weft__written_out *written)
+{
+    for (size_t i = 0; i < written->count; i++)
+        weft_schedule_destroy(written->owned[i]);
+    weft__free((void *)written->owned);
+    weft__free((void *)written->plain);
+}

@@ -43,6 +43,41 @@ grep -qF 'not known beforehand' "$folder/out" || fail 'expected to read that the
 works check "$folder/event.weft" --transport nccl --json
 grep -qF '"agreements":1' "$folder/out" || fail 'expected an agreement'
 
+# joint nodes: NCCL's where it is, elsewhere messages, which is what is run, simulated and traced
+cat >"$folder/joint.weft" <<'END'
+weft 1
+schedule "joint" size 4
+ranks all {
+  input x f32 1000
+  output y f32 1000
+  compute joint-fold-all-sum-5-0to3 out y, in x
+  result y = sum of x from ranks 0..3
+}
+END
+for words in '' '--transport nccl'; do
+    # shellcheck disable=SC2086
+    works check "$folder/joint.weft" $words
+done
+grep -qxF 'in order: 1 message in 1 round' "$folder/out" || fail 'expected one operation in order'
+for words in '' '--transport shared'; do
+    # shellcheck disable=SC2086
+    works run "$folder/joint.weft" --verify $words
+    grep -q 'verified  *yes' "$folder/out" || fail "joint nodes $words"
+done
+works sim "$folder/joint.weft" --trace "$folder/joint.json"
+checks=$((checks + 1))
+python3 - "$folder/joint.json" <<'END' || fail 'a trace of joint nodes'
+import json, sys
+trace = json.load(open(sys.argv[1]))
+events = trace['traceEvents'] if isinstance(trace, dict) else trace
+assert sum(event.get('cat') == 'send' for event in events) == 24, events[:9]
+END
+works dump "$folder/joint.weft" --format goal
+[ "$(grep -c 'send 1000b' "$folder/out")" -eq 24 ] || fail 'GOAL has no messages of joint nodes'
+works dump "$folder/joint.weft" --format html -o "$folder/joint.html"
+works dump "$folder/joint.weft"
+grep -q 'joint-fold-all-sum-5-0to3' "$folder/out" || fail 'a dump of joint nodes has them'
+
 # parts of lists: one that goes to the owner of another region, and one that is not sent
 "$weft" dump oktopk -n 4 --count 100 --k 12 -o "$folder/regions.weft"
 works check "$folder/regions.weft"

@@ -168,6 +168,10 @@ int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, c
                        int fallback, int only);
 void cli_schedules_free(struct cli_schedules *schedules);
 
+/** Makes messages of a file's joint nodes (weft_schedule_write_out()). 0, or the exit status after
+ *  a line. */
+int cli_schedules_write_out(struct cli_schedules *schedules, const struct cli *cli);
+
 /** The value of --counts, for the table of options. */
 int cli_take_counts(void *target, const char *command, const char *text);
 

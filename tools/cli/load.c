@@ -308,3 +308,12 @@ void cli_schedules_free(struct cli_schedules *schedules)
         weft_schedule_destroy(schedules->at[i]);
     release(schedules);
 }
+
+int cli_schedules_write_out(struct cli_schedules *schedules, const struct cli *cli)
+{
+    for (size_t i = 0; i < schedules->count; i++)
+        if (weft_schedule_write_out(schedules->at[i]) != WEFT_OK)
+            return cli_fail(cli->spec->name, "%s: rank %d: %s", cli->operands[0],
+                            weft_schedule_rank(schedules->at[i]), weft_error_text());
+    return 0;
+}

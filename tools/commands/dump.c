@@ -290,7 +290,9 @@ static int write_schedules(struct cli *cli, const struct dump *dump)
     if (dump->place && (status = place(cli, &schedules)))
         goto free_schedules;
     if (dump->format == FORMAT_HTML) {
-        status = write_page(dump, cli, &schedules);
+        /* What is simulated, and traced without NCCL, are messages. */
+        status = cli_schedules_write_out(&schedules, cli);
+        status = status ? status : write_page(dump, cli, &schedules);
         goto free_schedules;
     }
     status = write_text(dump, &schedules, &text, &length);

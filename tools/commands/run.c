@@ -120,6 +120,13 @@ static int prepare(struct run_job *job, struct cli *cli, struct cli_schedules *s
     status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
     if (status)
         return status;
+    /* NCCL executes joint nodes in an order that is known; elsewhere they are messages. */
+    if (job->nccl == WEFT_NCCL_NONE || job->nccl == WEFT_NCCL_AGREED)
+        status = cli_schedules_write_out(schedules, cli);
+    if (status) {
+        cli_schedules_free(schedules);
+        return status;
+    }
     job->size = schedules->size;
     job->fill = verify_fill_for(schedules->at, schedules->count);
     if (template && job->fill < VERIFY_PAIRS) /* rank 0 may state no result */

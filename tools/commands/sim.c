@@ -146,6 +146,8 @@ static int prepare(struct sim *sim)
         return status;
     if (!weft_template_find(name) || sim->trace) {
         status = cli_schedules_load(&sim->schedules, sim->cli, name, 4, -1);
+        /* What is simulated are messages; a trace names their nodes. */
+        status = status ? status : cli_schedules_write_out(&sim->schedules, sim->cli);
         if (status)
             return status;
         sim->config.ranks = sim->schedules.size;
