@@ -138,6 +138,21 @@ if [ -n "${2:-}" ] && [ -e "$nccl/libnccl.so.2" ]; then
         works run allreduce -n 3 --device cuda --nccl $way --verify --count 5000
         says 'verified yes, .*'
     done
+    # Joint nodes are NCCL's in a known order, else they are messages.
+    cat >"$folder/joint.weft" <<'EOF'
+weft 1
+schedule "joint" size 4
+ranks all {
+  input x f32 1000 on device
+  output y f32 1000 on device
+  compute joint-fold-all-sum-5-0to3 out y, in x
+  result y = sum of x from ranks 0..3
+}
+EOF
+    for way in none known agreed in-order; do
+        works run "$folder/joint.weft" --nccl $way --verify
+        says 'verified yes, .*'
+    done
     run run allreduce -n 5 --device cuda --nccl known
     checks=$((checks + 1))
     { [ "$status" -eq 1 ] && grep -q 'NCCL says: .*are both on device' "$folder/err"; } ||
@@ -218,6 +233,12 @@ for case in 'reduce sum f32', 'copy':
 assert len(cases['reduce sum f16']) == 1 and cases['host to device'][0]['limit'] is None
 assert cases['a node, started and waited for'][0]['unit'] == 'us'
 assert 'a node between works of a stream' in cases
+for case, goal in ('top-k', 1 / 3), ('top-k, hint', 1 / 1.3), ('above threshold', 1 / 1.3):
+    row, = cases[case + ' n=512 k=n/512']
+    assert row['peer'] == 'weft on the host' and row['limit'] == 32 and abs(row['goal'] - goal) < 1e-6, row
+row, = cases['top-k, hint, residual n=512 k=n/512']
+assert abs(row['limit'] - 32 / 3) < 1e-6, row
+assert 'top-k n=1 k=n/1' in cases
 peers = [row['peer'] for row in cases['allreduce, 2 ranks on 2 devices']]
 assert peers.count('weft on the host') == 2, peers
 assert peers.count('ncclAllReduce') == 2 * os.path.exists(sys.argv[2] + '/libnccl.so.2'), peers
@@ -225,5 +246,23 @@ assert len(cases['allreduce, 4 ranks on 2 devices']) == 2, cases.keys()
 END
     works bench gpu --bytes 1k --rounds 2 -n 3 --device cuda:1
     says 'allreduce, 3 ranks on 1 device local .*'
+    # Programs of others take turns.
+    cat >"$folder/other" <<'EOF'
+#!/bin/sh
+while read -r times; do echo "0.5 other of $1 and $2"; done
+EOF
+    printf '#!/bin/sh\nread -r times && echo nothing\n' >"$folder/odd"
+    printf '#!/bin/sh\nexit 3\n' >"$folder/short"
+    chmod +x "$folder/other" "$folder/odd" "$folder/short"
+    works bench gpu --bytes 8k --rounds 2 --beside "$folder/other,$folder/other"
+    checks=$((checks + 1))
+    [ "$(grep -c '^top-k n=2048 .* other of 2048 and 2 ' "$folder/out")" -eq 2 ] || fail "rows of others"
+    for other in odd short none; do
+        run bench gpu --bytes 1k --rounds 1 --beside "$folder/$other"
+        checks=$((checks + 1))
+        { [ "$status" -eq 1 ] && grep -qF "$folder/$other" "$folder/err" && grep -q expected "$folder/err"; } ||
+            fail "--beside $other: exit $status, expected 1 and why"
+    done
+    wrong '--beside: a name is empty' bench gpu --beside ,x
 fi
 finish

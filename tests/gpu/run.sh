@@ -200,10 +200,31 @@ sanitizer()
     return "$status"
 }
 
+# Selections of other libraries, which take turns with weft's.
+others=()
+compile_cub()
+{
+    local options=(-std=c++17 -O2)
+    [[ $over == standin ]] || options+=(-arch=native)
+    rm -f "$build/topk_cub"
+    "$nvcc" "${options[@]}" -o "$build/topk_cub" tests/gpu/beside/topk_cub.cu
+}
+
+find_others()
+{
+    [[ ! -x $build/topk_cub ]] || others=("$build/topk_cub")
+    if python3 -c 'import torch; torch.cuda.init()' 2>/dev/null; then
+        others+=(tests/gpu/beside/topk_torch.py)
+    else
+        echo "torch: not compared with, it is not installed"
+    fi
+}
+
 measure()
 {
-    local words=()
+    local words=() IFS=,
     [[ $over == device && -z $short ]] || words=(--bytes 4k --rounds 1)
+    ((${#others[@]} == 0)) || words+=(--beside "${others[*]}")
     "$build/tools/weft" bench gpu --json "${words[@]}" >"$build/gpu-figures.jsonl" &&
         python3 -c 'import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
@@ -226,8 +247,7 @@ if [[ $over == device ]]; then
 fi
 stage "building" compile
 if ((failed > 0)); then
-    printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
-    exit 1
+    stages_end || exit 1
 fi
 rm -f "$build/gpu-stages.tsv" "$build/gpu-figures.jsonl"
 stages_file=$build/gpu-stages.tsv
@@ -277,9 +297,10 @@ else
     echo "compute-sanitizer: skipped, $([[ $over == device ]] && echo "it is not installed" || echo "there is no device")"
     skipped=$((skipped + 1))
 fi
+stage "cub's selection" compile_cub
+[[ $over == standin ]] || find_others
 stage "weft bench gpu" measure
 "$build/tools/weft" info --json >"$build/gpu-info.json"
 stage "report" tests/gpu/report.py "$over" "$build" "$nvcc" "$report"
 
-printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
-((failed == 0 && passed > 0))
+stages_end

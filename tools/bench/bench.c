@@ -263,53 +263,82 @@ static int list(const struct cli *cli)
     return cli_finish("bench");
 }
 
-static int take_sizes(void *target, const char *command, const char *text)
-{
-    struct bench *bench = target;
+/* A list that commas separate: what it is of, how many there may be, and what a word becomes. */
+struct list {
+    const char *option, *things;
+    size_t most;
+    int (*take)(struct bench *bench, const char *command, const char *word, size_t at);
+};
 
+static int take_list(void *target, const char *command, const char *text, const struct list *list,
+                     size_t *count)
+{
     if (!*text || text[strlen(text) - 1] == ',')
-        return cli_usage(command, "--bytes: '%s'; expected sizes separated by commas", text);
+        return cli_usage(command, "%s: '%s'; expected %s separated by commas", list->option, text,
+                         list->things);
     while (*text) {
         size_t length = strcspn(text, ",");
-        char word[32];
+        char word[1024];
 
+        if (length >= sizeof word || *count == list->most)
+            return cli_usage(command, "%s: too %s; expected at most %zu", list->option,
+                             length < sizeof word ? "many" : "long",
+                             length < sizeof word ? list->most : sizeof word - 1);
         snprintf(word, sizeof word, "%.*s", (int)length, text);
-        if (bench->size_count == sizeof bench->sizes / sizeof bench->sizes[0]) {
-            return cli_usage(command, "--bytes: too many sizes; expected at most %zu",
-                             bench->size_count);
-        }
-        size_t *size = &bench->sizes[bench->size_count];
-        if (cli_size(command, "--bytes", word, size))
+        if (list->take(target, command, word, *count))
             return CLI_WRONG;
-        if (*size == 0 || *size % sizeof(float) != 0)
-            return cli_usage(command, "--bytes: '%s'; expected multiples of 4 from 4", word);
-        bench->size_count++;
+        *count += 1;
         text += length + (text[length] == ',');
     }
     return 0;
 }
 
+static int take_size(struct bench *bench, const char *command, const char *word, size_t at)
+{
+    if (cli_size(command, "--bytes", word, &bench->sizes[at]))
+        return CLI_WRONG;
+    if (bench->sizes[at] == 0 || bench->sizes[at] % sizeof(float) != 0)
+        return cli_usage(command, "--bytes: '%s'; expected multiples of 4 from 4", word);
+    return 0;
+}
+
+static int take_sizes(void *target, const char *command, const char *text)
+{
+    struct bench *bench = target;
+    const struct list list = {"--bytes", "sizes", sizeof bench->sizes / sizeof bench->sizes[0],
+                              take_size};
+
+    return take_list(bench, command, text, &list, &bench->size_count);
+}
+
+static int take_density(struct bench *bench, const char *command, const char *word, size_t at)
+{
+    return cli_real(command, "--density", word, 0, 1, &bench->densities[at]);
+}
+
 static int take_densities(void *target, const char *command, const char *text)
 {
     struct bench *bench = target;
+    const struct list list = {"--density", "shares",
+                              sizeof bench->densities / sizeof bench->densities[0], take_density};
 
-    if (!*text || text[strlen(text) - 1] == ',')
-        return cli_usage(command, "--density: '%s'; expected shares separated by commas", text);
-    while (*text) {
-        size_t length = strcspn(text, ",");
-        char word[32];
+    return take_list(bench, command, text, &list, &bench->density_count);
+}
 
-        snprintf(word, sizeof word, "%.*s", (int)length, text);
-        if (bench->density_count == sizeof bench->densities / sizeof bench->densities[0]) {
-            return cli_usage(command, "--density: too many shares; expected at most %zu",
-                             bench->density_count);
-        }
-        if (cli_real(command, "--density", word, 0, 1, &bench->densities[bench->density_count]))
-            return CLI_WRONG;
-        bench->density_count++;
-        text += length + (text[length] == ',');
-    }
+static int take_program(struct bench *bench, const char *command, const char *word, size_t at)
+{
+    if (!*word)
+        return cli_usage(command, "--beside: a name is empty; expected programs");
+    snprintf(bench->beside[at], sizeof bench->beside[at], "%s", word);
     return 0;
+}
+
+static int take_beside(void *target, const char *command, const char *text)
+{
+    struct bench *bench = target;
+    const struct list list = {"--beside", "programs", GPU_BESIDES, take_program};
+
+    return take_list(bench, command, text, &list, &bench->beside_count);
 }
 
 static int take_device(void *target, const char *command, const char *text)
@@ -387,6 +416,9 @@ static const struct cli_option table[] = {
      CLI_AT(struct bench, memory), .words = memories},
     {"device", 0, CLI_TAKE, "cuda[:N]", "gpu: which one; of its ranks, all (default: in turn)",
      .take = take_device},
+    {"beside", 0, CLI_TAKE, "FILE,...",
+     "gpu: programs that select with other libraries, in turns (tests/gpu/beside)",
+     .take = take_beside},
     {"link", 0, CLI_REAL, "RATE", "server: what its link carries, bits a second; mpi alone",
      CLI_AT(struct bench, link), .high = 1e15},
     {"cost", 0, CLI_FILE, "FILE", "gtopk: alpha and beta as model wrote them, not measured",

@@ -42,6 +42,9 @@ struct bench_row {
     json_t *more; /* further members of the JSON object, which bench_print() takes; NULL: none */
 };
 
+/** Programs that --beside may name. */
+enum { GPU_BESIDES = 8 };
+
 /** A measurement under way. */
 struct bench {
     const char *name;
@@ -65,6 +68,9 @@ struct bench {
     const char *cost;
     /** --device: gpu's; NULL: any. */
     const char *device;
+    /** --beside: gpu's; programs that take turns with its selections. */
+    char beside[GPU_BESIDES][1024];
+    size_t beside_count;
     /** -o: where to write what was found; NULL: nowhere. */
     const char *output;
     /** --inside: the case that this process executes under valgrind; NULL: none. */

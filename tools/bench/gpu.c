@@ -84,6 +84,8 @@ int bench_gpu(struct bench *bench)
     if (!status)
         status = gpu_bandwidth(&gpu);
     if (!status)
+        status = gpu_topk(&gpu);
+    if (!status)
         status = gpu_latency(&gpu);
     if (!status)
         status = gpu_allreduce(&gpu);

@@ -55,10 +55,22 @@ int gpu_nccl_allreduce(struct gpu_nccl *nccl, int rank, const void *from, void *
 void gpu_nccl_leave(struct gpu_nccl *nccl, int rank);
 void gpu_nccl_close(struct gpu_nccl *nccl);
 
+/* ---- programs of others: gpu_beside.c ---- */
+
+struct gpu_beside;
+/** Starts @p file, which selects the @p k largest of @p count. */
+int gpu_beside_open(struct gpu_beside **beside, const char *file, size_t count, size_t k);
+/** Seconds of one of @p times selections. */
+int gpu_beside_turn(struct gpu_beside *beside, int times, double *seconds);
+/** What it measures. */
+const char *gpu_beside_name(const struct gpu_beside *beside);
+void gpu_beside_close(struct gpu_beside *beside);
+
 /* ---- the parts ---- */
 
 /** Each: 0, or an exit status after a line. */
 int gpu_bandwidth(struct gpu *gpu);
+int gpu_topk(struct gpu *gpu);
 int gpu_latency(struct gpu *gpu);
 int gpu_allreduce(struct gpu *gpu);
 
