@@ -20,6 +20,8 @@ struct training {
     uint64_t steps;
     enum train_order order;
     const char *imbalance;
+    weft_average_contribution_t contribution;
+    int avoids; /* waiting */
 };
 
 static int run_training(const struct training *training, const char *device,
@@ -42,6 +44,10 @@ static int run_training(const struct training *training, const char *device,
     options.rate = 0.05;
     options.momentum = 0.5;
     options.sync_period = 2;
+    /* What others find does not depend on who is first. */
+    options.mode = training->avoids ? WEFT_AVERAGE_WAIT_AVOIDING : WEFT_AVERAGE_WAITING;
+    options.group_size = 2;
+    options.contribution = training->contribution;
     if (training->imbalance)
         DONE(train_delays_parse(&options.imbalance, training->imbalance));
     make_data(&train, ROWS, 1);
@@ -84,35 +90,81 @@ static void compare(const struct training *training)
     train_outcome_free(&outcomes[1]);
 }
 
-static void compare_all(const struct train_algorithm *algorithm)
+static void compare_all(const struct train_algorithm *algorithm,
+                        weft_average_contribution_t contribution)
 {
     for (int order = TRAIN_AFTER; order <= TRAIN_BESIDE; order++)
         for (int ranks = 1; ranks <= 3; ranks++)
-            compare(&(struct training){algorithm, 0, ranks, 5, (enum train_order)order, NULL});
+            compare(&(struct training){.algorithm = algorithm,
+                                       .ranks = ranks,
+                                       .steps = 5,
+                                       .order = (enum train_order)order,
+                                       .contribution = contribution});
     train_check_clean();
 }
 
 Test(train_jobs, allreduce)
 {
-    compare_all(&train_allreduce);
+    compare_all(&train_allreduce, WEFT_AVERAGE_REPLACE);
 }
 
 Test(train_jobs, local)
 {
-    compare_all(&train_local);
+    compare_all(&train_local, WEFT_AVERAGE_REPLACE);
+}
+
+Test(train_jobs, wagma)
+{
+    compare_all(&train_wagma, WEFT_AVERAGE_REPLACE);
+    compare_all(&train_wagma, WEFT_AVERAGE_ACCUMULATE);
+}
+
+/* Whoever is first starts it: results differ, and all end with one model. */
+Test(train_jobs, nobody_is_waited_for)
+{
+    static const struct train_algorithm *const algorithms[] = {&train_wagma, &train_eager_solo,
+                                                               &train_eager_majority};
+
+    for (int a = 0; a < 3; a++)
+        for (int order = TRAIN_AFTER; order <= TRAIN_BESIDE; order++) {
+            struct training training = {.algorithm = algorithms[a],
+                                        .ranks = 3,
+                                        .steps = 6,
+                                        .order = (enum train_order)order,
+                                        .imbalance = "fixed:1,2"};
+            struct train_outcome outcome;
+
+            training.avoids = 1;
+            DONE(run_training(&training, "cuda", &outcome));
+            cr_assert(outcome.identical && outcome.steps == 6 && isfinite(outcome.loss));
+            train_outcome_free(&outcome);
+        }
+    train_check_clean();
 }
 
 Test(train_jobs, all_models)
 {
     for (int model = 1; net_architectures()[model]; model++)
-        compare(&(struct training){&train_allreduce, model, 2, 2, TRAIN_AFTER, NULL});
+        compare(&(struct training){.algorithm = &train_allreduce,
+                                   .model = model,
+                                   .ranks = 2,
+                                   .steps = 2,
+                                   .order = TRAIN_AFTER});
     train_check_clean();
 }
 
 Test(train_jobs, late_ranks)
 {
-    compare(&(struct training){&train_allreduce, 0, 2, 3, TRAIN_AFTER, "fixed:1,2"});
-    compare(&(struct training){&train_local, 0, 2, 3, TRAIN_BESIDE, "fixed:1,2"});
+    compare(&(struct training){.algorithm = &train_allreduce,
+                               .ranks = 2,
+                               .steps = 3,
+                               .imbalance = "fixed:1,2",
+                               .order = TRAIN_AFTER});
+    compare(&(struct training){.algorithm = &train_local,
+                               .ranks = 2,
+                               .steps = 3,
+                               .order = TRAIN_BESIDE,
+                               .imbalance = "fixed:1,2"});
     train_check_clean();
 }
 
@@ -133,8 +185,13 @@ static unsigned long waits_of(const struct training *training)
  * by design. (Points of the curve are evaluated afterwards: as many in all of these.) */
 Test(train_jobs, threads_do_not_wait_in_a_step)
 {
-    struct training training = {&train_allreduce, 0, 2, STEPS, TRAIN_AFTER, NULL};
-    struct training late = {&train_allreduce, 0, 2, STEPS, TRAIN_AFTER, "fixed:1,0.001"};
+    struct training training = {
+        .algorithm = &train_allreduce, .ranks = 2, .steps = STEPS, .order = TRAIN_AFTER};
+    struct training late = {.algorithm = &train_allreduce,
+                            .ranks = 2,
+                            .steps = STEPS,
+                            .imbalance = "fixed:1,0.001",
+                            .order = TRAIN_AFTER};
 
     if (!train_standins())
         cr_skip("calls of a driver are not counted");
@@ -179,9 +236,16 @@ static void fail_all(const struct training *training, int code, void (*check)(vo
 
 Test(train_jobs, calls_that_fail)
 {
-    fail_all(&(struct training){&train_allreduce, 0, 3, 3, TRAIN_AFTER, NULL}, CUDA_ERROR_UNKNOWN,
-             train_check_clean);
+    fail_all(
+        &(struct training){
+            .algorithm = &train_allreduce, .ranks = 3, .steps = 3, .order = TRAIN_AFTER},
+        CUDA_ERROR_UNKNOWN, train_check_clean);
+    fail_all(
+        &(struct training){.algorithm = &train_wagma, .ranks = 3, .steps = 3, .order = TRAIN_AFTER},
+        CUDA_ERROR_UNKNOWN, train_check_misuse);
     /* With the context goes what a stream was to write; libweft does not free its words then. */
-    fail_all(&(struct training){&train_local, 0, 2, 3, TRAIN_BESIDE, NULL},
-             CUDA_ERROR_ILLEGAL_ADDRESS, train_check_misuse);
+    fail_all(
+        &(struct training){
+            .algorithm = &train_local, .ranks = 2, .steps = 3, .order = TRAIN_BESIDE},
+        CUDA_ERROR_ILLEGAL_ADDRESS, train_check_misuse);
 }

@@ -161,8 +161,9 @@ struct train_algorithm {
     int (*serve)(const struct train_setup *setup);
     /** 1: needs a context with helper progress also where nothing is beside the gradient. */
     int needs_helper;
-    /** 1: it takes models of a device. It may neither read nor write their tensors itself. */
-    int devices;
+    /** Streams that a rank has beside its model's, whose model is on a device; of such a model it
+     *  may neither read nor write tensors itself. 0: it takes none of a device. */
+    int streams;
     enum train_sparse_use sparse;
     enum train_compression compression;
     /** Whether it can be had on this machine: 1, or 0 with an error text. NULL: it can. */

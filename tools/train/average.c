@@ -88,6 +88,14 @@ static int allocate(struct train_average *average, enum train_average_place plac
     return status;
 }
 
+int train_average_waits(const struct train_setup *setup)
+{
+    const struct backend *backend = model_backend(setup->model);
+
+    return !backend->stream || backend->crowded ||
+           (setup->options->processes && setup->options->on_death == TRAIN_GO_ON);
+}
+
 int train_average_create(struct train_average **average, const struct train_setup *setup,
                          const struct weft_piece *tensors, enum train_average_place place)
 {
@@ -96,8 +104,7 @@ int train_average_create(struct train_average **average, const struct train_setu
     if (!made)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for an average");
     made->backend = model_backend(setup->model);
-    made->waits = !made->backend->stream || made->backend->crowded ||
-                  (setup->options->processes && setup->options->on_death == TRAIN_GO_ON);
+    made->waits = train_average_waits(setup);
     made->tensors = tensors;
     made->data = tensors[0].data;
     made->count = model_tensor_count(setup->model);

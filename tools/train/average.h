@@ -26,6 +26,9 @@ enum train_average_place {
     TRAIN_APART
 };
 
+/** Whether the thread waits for exchanges of a model: 1; or its stream does: 0. */
+int train_average_waits(const struct train_setup *setup);
+
 /**
  * Prepares averaging tensors of a model over the ranks of a context. Collective, does not block.
  * Apart takes twice their memory, kept once.

@@ -121,15 +121,16 @@ static long connections(void)
     return number > 0 ? number : 8;
 }
 
-/* A rank has two streams, its model's and its run's, and libweft opens another one for a while.
+/* A rank has its model's stream and its algorithm's, and libweft opens another one for a while.
  * Ranks that are processes do not meet in this. */
-static int is_crowded(const struct weft_context *context, int ranks)
+static int is_crowded(const struct weft_context *context, int ranks, int streams)
 {
-    return strcmp(weft_context_transport(context), "local") == 0 && 2L * ranks >= connections();
+    return strcmp(weft_context_transport(context), "local") == 0 &&
+           (1L + streams) * ranks >= connections();
 }
 
 int train_device_create(struct backend **backend, const char *name, struct weft_context *context,
-                        size_t batch, size_t numbers)
+                        size_t batch, size_t numbers, int streams)
 {
     struct train_device_config config = {.batch = batch, .numbers = numbers};
     const struct train_device_module *module;
@@ -146,6 +147,6 @@ int train_device_create(struct backend **backend, const char *name, struct weft_
     }
     status = module->create(backend, &config);
     if (status == WEFT_OK)
-        (*backend)->crowded = is_crowded(context, ranks);
+        (*backend)->crowded = is_crowded(context, ranks, streams);
     return status;
 }

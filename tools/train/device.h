@@ -54,8 +54,9 @@ int train_device_check(const char *name);
 const char *train_device_of_contexts(const char *name);
 
 /** Makes a backend on the device of that name; "cuda": that of WEFT_DEVICE, or else the ranks of a
- *  host have its devices in turn. @return as train_device_check(), and as create(). */
+ *  host have its devices in turn. @param streams that a rank will have beside it.
+ *  @return as train_device_check(), and as create(). */
 int train_device_create(struct backend **backend, const char *name, struct weft_context *context,
-                        size_t batch, size_t numbers);
+                        size_t batch, size_t numbers, int streams);
 
 #endif

@@ -18,10 +18,22 @@
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/average.h"
+#include "tools/train/backend.h"
 #include "tools/train/yardsticks.h"
+
+#include <weft/cuda.h>
+
+/* Of an object: of all its versions, of what is published, mixed and waited for; and of the mean of
+ * the models. */
+enum { STREAMS = 5 };
 
 struct group {
     struct weft_group_average *average;
+    struct backend *backend;
+    /** 1: the thread waits for what has begun; 0: the stream does. */
+    int waits;
+    /** A step of the object that the stream waits for, and the thread has not. */
+    int under_way;
     /** The mean of all models: for eager SGD now and then, for all at the end. */
     struct train_average *models;
     const struct train_options *options;
@@ -54,11 +66,14 @@ static int group_create(void **state, const struct train_setup *setup,
     if (!group)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of group averaging");
     group->options = setup->options;
+    group->backend = model_backend(setup->model);
+    group->waits = train_average_waits(setup);
     group->accumulates = config->contribution == WEFT_AVERAGE_ACCUMULATE;
     group->together = !before; /* an average may have ended on some of the ranks */
     group->alike = config->mode == WEFT_AVERAGE_NONE;
     config->tensors = group->accumulates ? setup->gradients : model_parameters(setup->model);
     config->tensor_count = model_tensor_count(setup->model);
+    config->memory = group->backend->stream ? WEFT_MEMORY_DEVICE : WEFT_MEMORY_HOST;
     config->seed = setup->options->seed;
     int status = before ? weft_group_average_get_state(before->average, &saved) : WEFT_OK;
     if (before) {
@@ -79,6 +94,58 @@ static int group_create(void **state, const struct train_setup *setup,
     return WEFT_OK;
 }
 
+/* ---- the object's steps: of a model on a device its stream puts them ---- */
+
+static int settle_object(struct group *group)
+{
+    if (!group->under_way)
+        return WEFT_OK;
+    group->under_way = 0;
+    return weft_group_average_wait(group->average, NULL);
+}
+
+/* What the thread begins finds the tensors as they were asked to be. */
+static int settle_tensors(const struct group *group)
+{
+    return group->backend->stream ? group->backend->ops->settle(group->backend) : WEFT_OK;
+}
+
+static int step_object(struct group *group)
+{
+    int status = group->waits ? settle_tensors(group) : settle_object(group);
+
+    if (status != WEFT_OK)
+        return status;
+    if (group->waits)
+        return weft_group_average_step(group->average, NULL);
+    status = weft_group_average_step_on(group->average, group->backend->stream);
+    group->under_way = status == WEFT_OK;
+    return status;
+}
+
+static int post_object(struct group *group)
+{
+    int status = group->waits ? settle_tensors(group) : settle_object(group);
+
+    if (status != WEFT_OK)
+        return status;
+    return group->waits ? weft_group_average_post(group->average)
+                        : weft_group_average_post_on(group->average, group->backend->stream);
+}
+
+static int wait_object(struct group *group)
+{
+    int status = group->waits ? settle_tensors(group) : WEFT_OK;
+
+    if (status != WEFT_OK)
+        return status;
+    if (group->waits)
+        return weft_group_average_wait(group->average, NULL);
+    status = weft_group_average_wait_on(group->average, group->backend->stream);
+    group->under_way = status == WEFT_OK;
+    return status;
+}
+
 /* ---- gradients, if they are what is accumulated ---- */
 
 static int step_gradients(void *state, uint64_t step)
@@ -86,7 +153,7 @@ static int step_gradients(void *state, uint64_t step)
     struct group *group = state;
 
     (void)step;
-    return group->accumulates ? weft_group_average_step(group->average, NULL) : WEFT_OK;
+    return group->accumulates ? step_object(group) : WEFT_OK;
 }
 
 static int post_gradients(void *state, uint64_t step)
@@ -94,7 +161,7 @@ static int post_gradients(void *state, uint64_t step)
     struct group *group = state;
 
     (void)step;
-    return group->accumulates ? weft_group_average_post(group->average) : WEFT_OK;
+    return group->accumulates ? post_object(group) : WEFT_OK;
 }
 
 static int wait_gradients(void *state, uint64_t step)
@@ -102,7 +169,7 @@ static int wait_gradients(void *state, uint64_t step)
     struct group *group = state;
 
     (void)step;
-    return group->accumulates ? weft_group_average_wait(group->average, NULL) : WEFT_OK;
+    return group->accumulates ? wait_object(group) : WEFT_OK;
 }
 
 /* ---- models, or with gradients the models' mean now and then ---- */
@@ -119,7 +186,7 @@ static int step_models(void *state, uint64_t step)
 
     group->together = train_is_sync(group->options, step);
     if (!group->accumulates)
-        return weft_group_average_step(group->average, NULL);
+        return step_object(group);
     return meets(group, step) ? train_average_execute(group->models) : WEFT_OK;
 }
 
@@ -129,7 +196,7 @@ static int post_models(void *state, uint64_t step)
 
     group->together = 0;
     if (!group->accumulates)
-        return weft_group_average_post(group->average);
+        return post_object(group);
     return meets(group, step) ? train_average_post(group->models) : WEFT_OK;
 }
 
@@ -138,17 +205,28 @@ static int wait_models(void *state, uint64_t step)
     struct group *group = state;
 
     if (!group->accumulates)
-        return weft_group_average_wait(group->average, NULL);
+        return wait_object(group);
     return meets(group, step) ? train_average_wait(group->models) : WEFT_OK;
 }
 
 /* ---- the end ---- */
 
+static int group_settle(void *state)
+{
+    struct group *group = state;
+    int status = settle_object(group);
+
+    return status == WEFT_OK ? train_average_settle(group->models) : status;
+}
+
 static int group_finish(void *state)
 {
     struct group *group = state;
+    int status = group_settle(state);
 
-    return group->together ? WEFT_OK : train_average_execute(group->models);
+    if (status == WEFT_OK && !group->together)
+        status = train_average_execute(group->models);
+    return status == WEFT_OK ? train_average_settle(group->models) : status;
 }
 
 static void group_statistics(void *state, struct train_statistics *stats)
@@ -273,6 +351,7 @@ const struct train_algorithm train_wagma = {
     .summary = "models averaged in changing groups, waiting for nobody, and over all now and then",
     .featured = 1,
     .needs_helper = 1,
+    .streams = STREAMS,
     .mix = train_options_mix,
     .patience = wagma_patience,
     .create = wagma_create,
@@ -281,6 +360,7 @@ const struct train_algorithm train_wagma = {
     .keeps_gradients = wagma_accumulates,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .models = {step_models, post_models, wait_models},
+    .settle = group_settle,
     .finish = group_finish,
     .stats = group_statistics,
     .destroy = group_destroy,
@@ -358,12 +438,14 @@ const struct train_algorithm train_eager_solo = {
     .summary =
         "gradients averaged as soon as one rank has arrived; late ones are added to the next",
     .needs_helper = 1,
+    .streams = STREAMS,
     .patience = eager_patience,
     .create = solo_create,
     .again = solo_again,
     .keeps_gradients = eager_keeps,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .models = {step_models, post_models, wait_models},
+    .settle = group_settle,
     .finish = group_finish,
     .stats = group_statistics,
     .destroy = group_destroy,
@@ -374,12 +456,14 @@ const struct train_algorithm train_eager_majority = {
     .name = "eager-majority",
     .summary = "the same as soon as a rank drawn for the step has: half of them, on average",
     .needs_helper = 1,
+    .streams = STREAMS,
     .patience = eager_patience,
     .create = majority_create,
     .again = majority_again,
     .keeps_gradients = eager_keeps,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .models = {step_models, post_models, wait_models},
+    .settle = group_settle,
     .finish = group_finish,
     .stats = group_statistics,
     .destroy = group_destroy,

@@ -89,7 +89,7 @@ static int make_model(struct trainee *trainee)
         return model_create_in(&trainee->setup.model, trainee->setup.context, &net, batch,
                                options->seed);
     int status = train_device_create(&backend, options->device, trainee->setup.context, batch,
-                                     net_size(&net.image));
+                                     net_size(&net.image), trainee->job->algorithm->streams);
     return status == WEFT_OK
                ? model_create_by(&trainee->setup.model, backend, &net, batch, options->seed)
                : status;

@@ -6,6 +6,7 @@
 #include "tools/cli/ranks.h"
 #include "tools/train/algorithm.h"
 #include "tools/train/device.h"
+#include "tools/train/options_values.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -211,15 +212,17 @@ static int check_servers(const struct train_options *options, const struct cli *
 static int check_devices(struct train_options *options)
 {
     size_t kept = 0;
+    char known[512];
 
+    train_list_algorithms(known, sizeof known, 1);
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        if (options->algorithms[i]->devices)
+        if (options->algorithms[i]->streams)
             options->algorithms[kept++] = options->algorithms[i];
         else if (!options->all)
             return cli_usage(command,
-                             "--algorithm: %s takes no models of a device yet; expected allreduce "
-                             "or local with --device %s",
-                             options->algorithms[i]->name, options->device);
+                             "--algorithm: %s takes no models of a device; expected some of %s "
+                             "with --device %s",
+                             options->algorithms[i]->name, known, options->device);
     }
     options->algorithm_count = kept;
     if (options->is_virtual)

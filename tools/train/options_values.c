@@ -12,12 +12,13 @@
 
 enum { MOST_WIDTH = 1 << 24 };
 
-/* Appends "NAME, NAME, ..." of all algorithms. */
-static void list_algorithms(char *text, size_t size)
+void train_list_algorithms(char *text, size_t size, int on_devices)
 {
     text[0] = '\0';
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         size_t used = strlen(text);
+        if (on_devices && !(*at)->streams)
+            continue;
         snprintf(text + used, size - used, "%s%s", used ? ", " : "", (*at)->name);
     }
 }
@@ -41,7 +42,7 @@ static int add_algorithms(struct train_options *options, const char *command, co
     }
     if (options->algorithm_count == before) {
         char known[512];
-        list_algorithms(known, sizeof known);
+        train_list_algorithms(known, sizeof known, 0);
         return cli_usage(command, "--algorithm: '%.*s' is unknown; expected all, or some of %s",
                          (int)length, word, known);
     }

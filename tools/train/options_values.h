@@ -26,4 +26,7 @@ int train_take_compressed_steps(void *options, const char *command, const char *
 int train_take_osp_share(void *options, const char *command, const char *text);
 int train_take_patience(void *options, const char *command, const char *text);
 
+/** "NAME, NAME, ..." of all algorithms, or of those that take models of a device. */
+void train_list_algorithms(char *text, size_t size, int on_devices);
+
 #endif
