@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # One process of a job is killed, each in its turn: the others go on without it, and the job ends.
 #
-#   killed.sh MPIEXEC PROCESSES PROGRAM
+#   killed.sh MPIEXEC PROCESSES PROGRAM [device]
 set -euo pipefail
-mpiexec=$1 processes=$2 program=$3
+mpiexec=$1 processes=$2 program=$3 where=${4:-}
 
 # Launchers end a job when a process of it is killed, unless they are told not to. MPICH's does so all
 # the same where it sees that before MPI's connection is closed, so a shell stands between; and it
@@ -23,7 +23,7 @@ for helper in 0 1; do
     for ((victim = 0; victim < processes; victim++)); do
         rm -f "$folder"/*
         status=0
-        timeout 30 "${start[@]}" "$victim" "$helper" "$folder" >"$folder/output" 2>&1 || status=$?
+        timeout 30 "${start[@]}" "$victim" "$helper" "$folder" "$where" >"$folder/output" 2>&1 || status=$?
         left=$(find "$folder" -name 'survivor.*' | wc -l)
         number=$((number + 1))
         if ((status != 124 && left == processes - 1)); then
