@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Vectors that are combined, filled and copied for functions of devices. Each may be in pieces of
+ * Vectors that are combined, filled, copied, squared and scattered to for functions of devices. Each may be in pieces of
  * its own: they are cut at the ends of all pieces, and as many cuts as fit go into one launch.
  *
  *     to       |------|-----------|
@@ -62,12 +62,17 @@ static size_t least(size_t a, size_t b)
 
 /* ---- combinations ---- */
 
-static enum weft_gpu_format format_of(const struct weft_argument *vector)
+static uint8_t format_of_dtype(weft_dtype_t dtype)
 {
-    return vector->dtype == WEFT_F16    ? WEFT_GPU_F16
-           : vector->dtype == WEFT_BF16 ? WEFT_GPU_BF16
-           : vector->dtype == WEFT_F32  ? WEFT_GPU_F32
-                                        : WEFT_GPU_F64;
+    return dtype == WEFT_F16    ? WEFT_GPU_F16
+           : dtype == WEFT_BF16 ? WEFT_GPU_BF16
+           : dtype == WEFT_F32  ? WEFT_GPU_F32
+                                : WEFT_GPU_F64;
+}
+
+static uint8_t format_of(const struct weft_argument *vector)
+{
+    return format_of_dtype(vector->dtype);
 }
 
 struct combining {
@@ -105,7 +110,7 @@ static void prepare(struct combining *c, const struct weft_device_sum *sum)
         const struct weft_device_term *term = &sum->terms[k];
 
         begin(&c->terms[k], term->vector);
-        of->formats[k] = (uint8_t)format_of(term->vector);
+        of->formats[k] = format_of(term->vector);
         of->factors[k] = term->factor == 0 ? 1 : term->factor;
         of->looks |= (term->flags & WEFT_DEVICE_COUNT) ? 1u << k : 0;
         of->clears |= (term->flags & WEFT_DEVICE_CLEAR) ? 1u << k : 0;
@@ -113,12 +118,12 @@ static void prepare(struct combining *c, const struct weft_device_sum *sum)
     }
     if (c->has_to) {
         begin(&c->to, sum->to);
-        of->to_format = (uint8_t)format_of(sum->to);
+        of->to_format = format_of(sum->to);
         c->wide |= of->to_format == WEFT_GPU_F64;
     }
     if (c->has_less) {
         begin(&c->less, sum->less);
-        of->less_format = (uint8_t)format_of(sum->less);
+        of->less_format = format_of(sum->less);
         c->wide |= of->less_format == WEFT_GPU_F64;
     }
 }
@@ -232,4 +237,54 @@ int weft__cuda_copy_vector(struct weft__device *device, void *stream,
         most = 0;
     }
     return status;
+}
+
+/* ---- squares, and pairs ---- */
+
+_Static_assert((int)WEFT_SQUARES_BLOCKS == (int)WEFT_DEVICE_SQUARES, "sums of a launch");
+
+int weft__cuda_squares(struct weft__device *device, void *stream,
+                       const struct weft_argument *vector, int clears, double *sums)
+{
+    const struct weft_device_term term = {.vector = vector,
+                                          .flags = clears ? WEFT_DEVICE_CLEAR : 0};
+    const struct weft_device_sum of = {.terms = &term, .term_count = 1, .factor = 1, .divisor = 1};
+    struct combining c;
+    void *arguments[] = {&c.of, &sums};
+    int status = WEFT_OK;
+
+    prepare(&c, &of);
+    for (size_t done = 0; done < vector->count && status == WEFT_OK;) {
+        done += cut(&c, done, vector->count - done);
+        if (done < vector->count && c.of.segments < WEFT_GPU_MOST_SEGMENTS)
+            continue;
+        status = weft__cuda_launch(weft__cuda_of(device), stream, WEFT__GPU_weft_squares,
+                                   (unsigned)least(c.blocks, WEFT_SQUARES_BLOCKS), c.threads, 0,
+                                   arguments);
+        c.of.segments = 0;
+        c.blocks = 0;
+    }
+    return status;
+}
+
+int weft__cuda_scatter(struct weft__device *device, void *stream,
+                       const struct weft__device_scatter *scatter)
+{
+    const struct weft_sparse *pairs = scatter->pairs;
+    struct weft_gpu_scatter of = {.indices = pairs->indices,
+                                  .values = pairs->values,
+                                  .dense = scatter->to->data,
+                                  .count = pairs->count,
+                                  .scale = scatter->scale,
+                                  .wide = pairs->index_dtype == WEFT_U64,
+                                  .format = format_of(scatter->to),
+                                  .value_format = format_of_dtype(pairs->dtype),
+                                  .adds = (uint8_t)scatter->adds};
+    void *arguments[] = {&of};
+
+    if (pairs->count == 0)
+        return WEFT_OK;
+    return weft__cuda_launch(weft__cuda_of(device), stream, WEFT__GPU_weft_scatter,
+                             (unsigned)least((pairs->count - 1) / THREADS + 1, MOST_BLOCKS),
+                             THREADS, 0, arguments);
 }

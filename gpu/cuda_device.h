@@ -175,6 +175,10 @@ int weft__cuda_fill(struct weft__device *device, void *stream, const struct weft
                     uint64_t bits);
 int weft__cuda_copy_vector(struct weft__device *device, void *stream,
                            const struct weft_argument *to, const struct weft_argument *from);
+int weft__cuda_squares(struct weft__device *device, void *stream,
+                       const struct weft_argument *vector, int clears, double *sums);
+int weft__cuda_scatter(struct weft__device *device, void *stream,
+                       const struct weft__device_scatter *scatter);
 
 /* launch.c: the device is current. */
 int weft__cuda_load_kernels(struct weft__cuda *cuda);

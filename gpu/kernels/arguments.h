@@ -52,6 +52,19 @@ struct weft_gpu_combination {
     struct weft_gpu_segment segment[WEFT_GPU_MOST_SEGMENTS];
 };
 
+/* Pairs on their way to a dense vector (sparse.cu). */
+struct weft_gpu_scatter {
+    const void *indices;
+    const void *values; /* NULL, where they do not add: zeros */
+    void *dense;
+    uint64_t count;
+    double scale;         /* of what is added */
+    uint8_t wide;         /* indices are u64 */
+    uint8_t format;       /* of the dense vector */
+    uint8_t value_format; /* the same, or f32 */
+    uint8_t adds;
+};
+
 /* A list of pairs, `count` at most: those from place range[0] up to place range[1], which lies in
  * device memory, of these arrays; NULL: all `count`. */
 struct weft_gpu_list {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linear combinations of vectors whose datatypes differ, a segment each of contiguous parts:
+/* Sums of squares, at the end; and linear combinations of vectors whose datatypes differ, a segment
+ * each of contiguous parts:
  *
  *     sum = factors[0] terms[0] + factors[1] terms[1] + ...      from left to right
  *     to = sum factor / divisor - less                           adds: to + (that)
@@ -15,6 +16,7 @@
 #include "gpu/kernels/arguments.h"
 #include "gpu/kernels/conversions.cuh"
 #include "gpu/kernels/count.cuh"
+#include "gpu/kernels/list.h"
 
 enum { LANES = 4 };
 
@@ -273,3 +275,56 @@ template <class in> WEFT_DEVICE void combine(const weft_gpu_combination &of)
 
 COMBINE(f32)
 COMBINE(f64)
+
+/* ---- squares ---- */
+
+/* A tree over the threads of a block, the same whatever they are: in the first of them. */
+WEFT_DEVICE double sum_of_block(double own)
+{
+    WEFT_SHARED(double, sums, WEFT_SQUARES_THREADS);
+
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    for (unsigned by = 1; by < blockDim.x; by *= 2) {
+        if (threadIdx.x % (2 * by) == 0 && threadIdx.x + by < blockDim.x)
+            sums[threadIdx.x] += sums[threadIdx.x + by];
+        __syncthreads();
+    }
+    return sums[0];
+}
+
+template <int lanes>
+WEFT_DEVICE void square_at(const weft_gpu_combination &of, const weft_gpu_segment &part,
+                           uint64_t at, double &sum)
+{
+    finding found = {0, 0};
+    double x[lanes];
+
+    load<in_f64, lanes>(x, part.terms[0], of.formats[0], at);
+    if (of.clears)
+        look<in_f64, lanes>(x, false, true, 0, found);
+    FOR_LANES sum += x[lane] * x[lane];
+}
+
+/* sums[block] += the squares of what the block reads: of the first term, in f64. All blocks read of
+ * all segments, in an order that the shape of the grid alone says. A grid of one dimension, of
+ * blocks of whole warps. */
+WEFT_KERNEL __launch_bounds__(WEFT_SQUARES_THREADS)
+    weft_squares(const __grid_constant__ weft_gpu_combination of, double *sums)
+{
+    double sum = 0;
+
+#pragma unroll 1
+    for (unsigned number = 0; number < of.segments; number++) {
+        const weft_gpu_segment &part = of.segment[number];
+        const weft_split split = split_of(of, part);
+
+        for (uint64_t i = weft_first(); i < split.vectors; i += weft_step())
+            square_at<LANES>(of, part, split.head + i * LANES, sum);
+        for (uint64_t i = weft_first(); i < part.count - split.vectors * LANES; i += weft_step())
+            square_at<1>(of, part, weft_single(split, LANES, i), sum);
+    }
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0)
+        sums[blockIdx.x] += sum;
+}

@@ -81,7 +81,12 @@
 
 #define WEFT_GPU_COMBINE_KERNELS(X)                                                                \
     X(weft_combine_f32)                                                                            \
-    X(weft_combine_f64)
+    X(weft_combine_f64)                                                                            \
+    X(weft_squares)
+
+/* Blocks of weft_squares, at most, and threads of one. */
+#define WEFT_SQUARES_BLOCKS  1024
+#define WEFT_SQUARES_THREADS 256
 
 /* Steps of a tile of the sum of two lists (sparse.cu). */
 #define WEFT_MERGE_TILE 1024
@@ -92,7 +97,7 @@
     X(weft_merge_count_u32)                                                                        \
     X(weft_merge_count_u64)                                                                        \
     WEFT_GPU_LISTS(X, weft_merge_write)                                                            \
-    WEFT_GPU_LISTS(X, weft_scatter_add)
+    X(weft_scatter)
 
 /* What is looked for in lists, and what is refused (lists.cu): order; NaNs, which become +0; a
  * threshold that is none. */

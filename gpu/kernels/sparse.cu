@@ -22,51 +22,67 @@
 
 /* ---- to a dense vector ---- */
 
-struct scaled_f16 {
-    typedef uint16_t element;
-    static __device__ __forceinline__ element add(element x, element y, double scale)
-    {
-        return weft_narrow_f16(weft_widen_f16(x) + (float)scale * weft_widen_f16(y));
-    }
-};
-
-struct scaled_bf16 {
-    typedef uint16_t element;
-    static __device__ __forceinline__ element add(element x, element y, double scale)
-    {
-        return weft_narrow_bf16(weft_widen_bf16(x) + (float)scale * weft_widen_bf16(y));
-    }
-};
-
-struct scaled_f32 {
-    typedef float element;
-    static __device__ __forceinline__ element add(element x, element y, double scale)
-    {
-        return x + (float)scale * y;
-    }
-};
-
-struct scaled_f64 {
-    typedef double element;
-    static __device__ __forceinline__ element add(element x, element y, double scale)
-    {
-        return x + scale * y;
-    }
-};
-
-/* dense[index] += scale * value. No index comes twice, so threads do not meet. Any grid of one
- * dimension. */
-template <class scaled, class index>
-WEFT_DEVICE void scatter(const void *indices, const void *values, uint64_t count, double scale,
-                         void *dense)
+template <class number> WEFT_DEVICE number number_at(const void *from, unsigned format, uint64_t at)
 {
-    typedef typename scaled::element element;
-    const index *at = (const index *)indices;
-    const element *value = (const element *)values;
-    element *to = (element *)dense;
+    return format == WEFT_GPU_F16    ? (number)weft_widen_f16(((const uint16_t *)from)[at])
+           : format == WEFT_GPU_BF16 ? (number)weft_widen_bf16(((const uint16_t *)from)[at])
+           : format == WEFT_GPU_F32  ? (number)((const float *)from)[at]
+                                     : (number)((const double *)from)[at];
+}
 
-    for (uint64_t i = weft_first(); i < count; i += weft_step())
-        to[at[i]] = scaled::add(to[at[i]], value[i], scale);
+WEFT_DEVICE void set_number(void *to, unsigned format, uint64_t at, float x)
+{
+    if (format == WEFT_GPU_F16)
+        ((uint16_t *)to)[at] = weft_narrow_f16(x);
+    else if (format == WEFT_GPU_BF16)
+        ((uint16_t *)to)[at] = weft_narrow_bf16(x);
+    else if (format == WEFT_GPU_F32)
+        ((float *)to)[at] = x;
+    else
+        ((double *)to)[at] = (double)x;
+}
+
+/* Rounds the product, and the sum; halves once. */
+WEFT_DEVICE void add_at(const weft_gpu_scatter &of, uint64_t at, uint64_t i)
+{
+    double *wide = (double *)of.dense;
+
+    if (of.format == WEFT_GPU_F64)
+        wide[at] = wide[at] + of.scale * number_at<double>(of.values, of.value_format, i);
+    else
+        set_number(of.dense, of.format, at,
+                   number_at<float>(of.dense, of.format, at) +
+                       (float)of.scale * number_at<float>(of.values, of.value_format, i));
+}
+
+/* Bit by bit where the datatype stays. */
+WEFT_DEVICE void set_at(const weft_gpu_scatter &of, uint64_t at, uint64_t i)
+{
+    if (!of.values)
+        set_number(of.dense, of.format, at, 0);
+    else if (of.value_format != of.format)
+        set_number(of.dense, of.format, at, number_at<float>(of.values, of.value_format, i));
+    else if (of.format == WEFT_GPU_F64)
+        ((uint64_t *)of.dense)[at] = ((const uint64_t *)of.values)[i];
+    else if (of.format == WEFT_GPU_F32)
+        ((uint32_t *)of.dense)[at] = ((const uint32_t *)of.values)[i];
+    else
+        ((uint16_t *)of.dense)[at] = ((const uint16_t *)of.values)[i];
+}
+
+/* dense[index] += scale * value, or becomes the value. Values are of the datatype of the dense
+ * vector, or f32. No index comes twice, so threads do not meet. Any grid of one dimension. */
+WEFT_KERNEL weft_scatter(const weft_gpu_scatter of)
+{
+    for (uint64_t i = weft_first(); i < of.count; i += weft_step()) {
+        const uint64_t at =
+            of.wide ? ((const uint64_t *)of.indices)[i] : ((const uint32_t *)of.indices)[i];
+
+        if (of.adds)
+            add_at(of, at, i);
+        else
+            set_at(of, at, i);
+    }
 }
 
 /* ---- places ---- */
@@ -354,11 +370,6 @@ OF_INDEX(32)
 OF_INDEX(64)
 
 #define OF_FORMAT(format, bits)                                                                    \
-    WEFT_KERNEL weft_scatter_add_##format##_u##bits(const void *indices, const void *values,       \
-                                                    uint64_t count, double scale, void *dense)     \
-    {                                                                                              \
-        scatter<scaled_##format, uint##bits##_t>(indices, values, count, scale, dense);            \
-    }                                                                                              \
     WEFT_KERNEL __launch_bounds__(1024) weft_merge_write_##format##_u##bits(                       \
         weft_gpu_list a, weft_gpu_list b, const unsigned long long *disorder,                      \
         const uint64_t *splits, const uint64_t *offsets, const uint64_t *range, void *index,       \

@@ -9,6 +9,7 @@
 
 #include <weft/context.h>
 #include <weft/schedule.h>
+#include <weft/sparse.h>
 #include <weft/types.h>
 
 #ifdef __cplusplus
@@ -195,6 +196,42 @@ WEFT_EXPORT int weft_device_fill(const struct weft_argument *to, const void *ele
  */
 WEFT_EXPORT int weft_device_copy(const struct weft_argument *to, const struct weft_argument *from,
                                  void *stream);
+
+/** Numbers that weft_device_squares() adds to. */
+enum { WEFT_DEVICE_SQUARES = 1024 };
+
+/**
+ * Squares the elements of a vector of f16, bf16, f32 or f64 and adds them up, in f64 and in an order
+ * that its pieces and their alignment say: the same bits every time, but in the last places other
+ * ones than those of a plain loop. Reads the vector once.
+ * @param flags 0 or WEFT_DEVICE_CLEAR.
+ * @param sums WEFT_DEVICE_SQUARES numbers, zeros at first; from the first to the last they add up to
+ *        the sum. Of the host, it is pinned memory.
+ * @return as weft_device_combine().
+ */
+WEFT_EXPORT int weft_device_squares(const struct weft_argument *vector, unsigned flags,
+                                    double *sums, void *stream);
+
+/**
+ * to[index] += scale * value for every pair, as weft_sparse_scatter_add(): f16 and bf16 are computed
+ * in f32 and rounded once, f32 and f64 round the product and the sum.
+ * @param pairs indices, no two alike and below to->count, which nobody looks at; values of the
+ *        datatype of `to`, or f32. Both lie where kernels of the device reach, until the stream has
+ *        got there: of the host, in pinned memory. Aligned as their elements are.
+ * @param to of f16, bf16, f32 or f64; in one piece (`pieces` is NULL).
+ * @return as weft_device_combine(); WEFT_ERR_UNSUPPORTED (a vector in pieces).
+ */
+WEFT_EXPORT int weft_device_scatter_add(const struct weft_sparse *pairs, double scale,
+                                        const struct weft_argument *to, void *stream);
+
+/**
+ * to[index] = value for every pair: bit by bit, or converted from f32 as by weft_convert().
+ * @param pairs as for weft_device_scatter_add(); `values` may be NULL: zeros.
+ * @param to as for weft_device_scatter_add().
+ * @return as weft_device_scatter_add().
+ */
+WEFT_EXPORT int weft_device_scatter(const struct weft_sparse *pairs, const struct weft_argument *to,
+                                    void *stream);
 
 #ifdef __cplusplus
 }

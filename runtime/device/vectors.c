@@ -170,3 +170,73 @@ int weft_device_copy(const struct weft_argument *to, const struct weft_argument 
         status = find_device(__func__, &device);
     return status ? status : device->ops->copy_vector(device, stream, to, from);
 }
+
+int weft_device_squares(const struct weft_argument *vector, unsigned flags, double *sums,
+                        void *stream)
+{
+    struct weft__device *device;
+    int status = check_float(__func__, "vector", vector, NULL);
+
+    if (!status)
+        status = weft_sized_flags(__func__, "flags", flags, WEFT_DEVICE_CLEAR);
+    if (!status && !sums)
+        status = WEFT__INVALID("%s: argument `sums` is NULL", __func__);
+    if (!status)
+        status = find_device(__func__, &device);
+    return status ? status
+                  : device->ops->squares(device, stream, vector, (flags & WEFT_DEVICE_CLEAR) != 0,
+                                         sums);
+}
+
+/* ---- pairs ---- */
+
+static int check_pairs(const char *who, const struct weft_sparse *pairs,
+                       const struct weft_argument *to, int needs_values)
+{
+    if (!pairs)
+        return WEFT__INVALID("%s: argument `pairs` is NULL", who);
+    if (pairs->index_dtype != WEFT_U32 && pairs->index_dtype != WEFT_U64)
+        return WEFT__INVALID("%s: pairs->index_dtype is %d, expected WEFT_U32 or WEFT_U64", who,
+                             (int)pairs->index_dtype);
+    if (pairs->count > 0 && (!pairs->indices || (needs_values && !pairs->values)))
+        return WEFT__INVALID("%s: pairs->%s is NULL, expected %zu pairs", who,
+                             pairs->indices ? "values" : "indices", pairs->count);
+    if (pairs->values && pairs->dtype != to->dtype && pairs->dtype != WEFT_F32)
+        return WEFT__INVALID("%s: pairs->dtype is %d, expected that of to, %s, or f32", who,
+                             (int)pairs->dtype, weft_dtype_name(to->dtype));
+    return WEFT_OK;
+}
+
+static int scatter(const char *who, const struct weft__device_scatter *scatter, void *stream)
+{
+    struct weft__device *device;
+    int status = check_float(who, "to", scatter->to, NULL);
+
+    if (!status && scatter->to->pieces)
+        status = weft__error(WEFT_ERR_UNSUPPORTED,
+                             "%s: to->pieces is a list of %zu, expected a vector in one piece", who,
+                             scatter->to->piece_count);
+    if (!status)
+        status = check_pairs(who, scatter->pairs, scatter->to, scatter->adds);
+    if (!status)
+        status = weft_sized_real(who, "scale", scatter->scale, -DBL_MAX, DBL_MAX);
+    if (!status)
+        status = find_device(who, &device);
+    return status ? status : device->ops->scatter(device, stream, scatter);
+}
+
+int weft_device_scatter_add(const struct weft_sparse *pairs, double scale,
+                            const struct weft_argument *to, void *stream)
+{
+    const struct weft__device_scatter adding = {pairs, to, scale, 1};
+
+    return scatter(__func__, &adding, stream);
+}
+
+int weft_device_scatter(const struct weft_sparse *pairs, const struct weft_argument *to,
+                        void *stream)
+{
+    const struct weft__device_scatter setting = {pairs, to, 1, 0};
+
+    return scatter(__func__, &setting, stream);
+}

@@ -107,6 +107,14 @@ struct weft__exported {
 
 struct weft__imported; /* one that is another process', opened in this one */
 
+/* Pairs that are added to a vector in one piece, or replace its elements. */
+struct weft__device_scatter {
+    const struct weft_sparse *pairs; /* without `values`: zeros */
+    const struct weft_argument *to;
+    double scale; /* of what is added */
+    int adds;
+};
+
 struct weft__device_ops {
     /* Where `bytes` at an address are; negative, with weft__error set: partly here, partly there.
      * The first time that memory of another device is asked for, makes it reachable where the
@@ -151,6 +159,12 @@ struct weft__device_ops {
                 uint64_t bits);
     int (*copy_vector)(struct weft__device *device, void *stream, const struct weft_argument *to,
                        const struct weft_argument *from);
+    /* Adds sums of squares to WEFT_DEVICE_SQUARES numbers; clears: what is not finite counts as
+     * zero. */
+    int (*squares)(struct weft__device *device, void *stream, const struct weft_argument *vector,
+                   int clears, double *sums);
+    int (*scatter)(struct weft__device *device, void *stream,
+                   const struct weft__device_scatter *scatter);
     /* Puts ticket ++issued on the stream. */
     int (*mark)(struct weft__stream *stream);
     /* Whether the stream, or its device, has failed: negative, with weft__error set. Asks the

@@ -245,10 +245,50 @@ void test_alone(unsigned from, unsigned to)
               "one term, format %u to %u", from, to);
 }
 
+// What blocks find adds up to the squares, twice in a row; sums of others stay.
+void test_squares()
+{
+    problem is = draw_problem();
+    const unsigned blocks = 1 + (unsigned)draw_below(5);
+    const unsigned grid[3] = {blocks, 1, 1};
+    const unsigned block[3] = {32 * (1 + (unsigned)draw_below(4)), 1, 1};
+    area sums((blocks + 1) * sizeof(double));
+    double *sum = (double *)(void *)sums.at();
+    double expected = 0, found = 0, first;
+
+    is.has_to = is.has_less = false;
+    is.terms.resize(1);
+    is.of.terms = 1;
+    is.of.looks = is.of.adds = 0;
+    is.of.clears &= 1;
+    lay_out(is);
+    for (size_t s = 0; s < is.counts.size(); s++)
+        for (size_t i = 0; i < is.counts[s]; i++) {
+            const double x = get<double>(is.terms[0], s, i);
+
+            expected += is.of.clears && !std::isfinite(x) ? 0 : x * x;
+        }
+    memset(sum, 0, sums.bytes);
+    sum[blocks] = 7;
+    if (!launch_on("weft_squares", grid, block, is.of, sum))
+        return;
+    for (unsigned b = 0; b < blocks; b++)
+        found += sum[b];
+    check(found == expected || (std::isnan(found) && std::isnan(expected)) ||
+              fabs(found - expected) <= 1e-12 * expected,
+          "squares of %u segments: %.17g, expected %.17g", is.of.segments, found, expected);
+    first = sum[0];
+    if (launch_on("weft_squares", grid, block, is.of, sum))
+        check((sum[0] == 2 * first || std::isnan(first)) && sum[blocks] == 7 && sums.intact(),
+              "squares again: %.17g, expected twice %.17g", sum[0], first);
+}
+
 } // namespace
 
 void test_combine()
 {
+    for (int round = 0; round < 100; round++)
+        test_squares();
     for (int round = 0; round < 400; round++)
         test_one();
     for (unsigned from = 0; from < 4; from++)

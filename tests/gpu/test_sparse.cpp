@@ -61,30 +61,99 @@ void draw_list(list &to, weft_dtype_t dtype, uint64_t first, uint64_t most_step)
     }
 }
 
+weft_gpu_scatter scatter_to(const area &dense, int format, const list &own, int value_format)
+{
+    weft_gpu_scatter of = {};
+
+    of.indices = own.pairs.indices;
+    of.values = own.pairs.values;
+    of.dense = dense.at();
+    of.count = own.pairs.count;
+    of.scale = 1;
+    of.wide = own.wide;
+    of.format = (uint8_t)format;
+    of.value_format = (uint8_t)value_format;
+    of.adds = 1;
+    return of;
+}
+
+// Element `at` of a vector, and pair i, as numbers; by a plain loop for pairs of f32.
+template <class number>
+void add_plainly(char *dense, weft_dtype_t dtype, const list &own, size_t i, double scale)
+{
+    const weft_dtype_t wide = sizeof(number) == 8 ? WEFT_F64 : WEFT_F32;
+    char *at = dense + own.index(i) * dtype_bytes(dtype);
+    number x, y;
+
+    weft__convert(wide, &x, dtype, at, 1);
+    weft__convert(wide, &y, WEFT_F32, own.values.at(4 * i), 1);
+    y *= (number)scale;
+    x += y;
+    weft__convert(dtype, at, wide, &x, 1);
+}
+
+void add_wide_plainly(char *dense, weft_dtype_t dtype, const list &own, double scale)
+{
+    for (size_t i = 0; i < own.pairs.count; i++)
+        if (dtype == WEFT_F64)
+            add_plainly<double>(dense, dtype, own, i, scale);
+        else
+            add_plainly<float>(dense, dtype, own, i, scale);
+}
+
+void set_plainly(char *dense, weft_dtype_t dtype, const list &own, weft_dtype_t from)
+{
+    const size_t size = dtype_bytes(dtype);
+
+    for (size_t i = 0; i < own.pairs.count; i++) {
+        char *at = dense + own.index(i) * size;
+
+        if (!own.pairs.values)
+            memset(at, 0, size);
+        else if (from == dtype)
+            memcpy(at, own.values.at(i * size), size);
+        else
+            weft__convert(dtype, at, from, own.values.at(4 * i), 1);
+    }
+}
+
+// Values of the vector's own datatype, or of f32; added, set, or (without values) zeros.
 void test_scatter_of(int format, bool wide)
 {
-    const weft_dtype_t dtype = floats[format];
+    const int value_format = draw_below(2) ? format : WEFT_GPU_F32;
+    const weft_dtype_t dtype = floats[format], from = floats[value_format];
     const size_t size = dtype_bytes(dtype);
     const size_t count = draw_below(400);
     const double scales[] = {1, -1, 0.1, 1.0 / 3, 1e-30, 1e300};
-    const double scale = scales[draw_below(6)];
-    list own(count, wide, dtype);
+    list own(count, wide, from);
 
-    draw_list(own, dtype, draw_below(10), 1 + draw_below(5));
+    draw_list(own, from, draw_below(10), 1 + draw_below(5));
     const size_t length = count > 0 ? (size_t)own.index(count - 1) + 1 : 0;
     area dense(length * size);
     area expected(length * size);
+    weft_gpu_scatter of = scatter_to(dense, format, own, value_format);
 
     fill_numbers(dense, dtype);
     expected.copy(dense);
-    weft__sparse_scatter(&own.pairs, wide, dtype, scale, expected.at());
-    if (!launch("weft_scatter_add" + suffix(format, wide), (const void *)own.pairs.indices,
-                (const void *)own.pairs.values, (uint64_t)count, scale, (void *)dense.at()))
+    of.scale = scales[draw_below(6)];
+    of.adds = draw_below(3) > 0;
+    if (!of.adds && draw_below(3) == 0)
+        of.values = own.pairs.values = nullptr;
+    if (!of.adds)
+        set_plainly(expected.at(), dtype, own, from);
+    else if (value_format == format)
+        weft__sparse_scatter(&own.pairs, wide, dtype, of.scale, expected.at());
+    else
+        add_wide_plainly(expected.at(), dtype, own, of.scale);
+    if (!launch("weft_scatter", of))
         return;
-    const size_t at = first_difference(dense.at(), expected.at(), length, dtype, true);
+    const size_t at = first_difference(dense.at(), expected.at(), length, dtype, of.adds);
 
-    check(at == length && dense.intact(), "%zu %s scattered: element %zu differs", count,
-          names[format], at);
+    check(at == length && dense.intact(), "%zu %s %s: element %zu differs", count, names[format],
+          of.adds     ? "added"
+          : of.values ? "set"
+                      : "cleared",
+          at);
 }
 
 // Indices beyond 2^32, into address space that is hardly touched.
@@ -95,10 +164,17 @@ void test_scatter_far()
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     const uint64_t indices[] = {3, (UINT64_C(1) << 32) + 3, (UINT64_C(1) << 33) - 1};
     const float values[] = {1, 2, 3};
+    weft_gpu_scatter of = {};
     bool holds = dense != MAP_FAILED;
 
-    holds = holds && launch("weft_scatter_add_f32_u64", (const void *)indices, (const void *)values,
-                            (uint64_t)3, 2.0, (void *)dense);
+    of.indices = indices;
+    of.values = values;
+    of.dense = dense;
+    of.count = 3;
+    of.scale = 2;
+    of.wide = of.adds = 1;
+    of.format = of.value_format = WEFT_GPU_F32;
+    holds = holds && launch("weft_scatter", of);
     for (int i = 0; holds && i < 3; i++)
         holds = dense[indices[i]] == 2 * values[i];
     check(holds, "indices beyond 2^32");

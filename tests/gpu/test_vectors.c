@@ -22,6 +22,8 @@ struct work {
     struct weft_device_term terms[WEFT_DEVICE_TERMS];
     struct weft_device_sum sum;
     struct weft_device_found *found, counted;
+    struct weft_sparse pairs;
+    double *squares;
     int status; /* of what is called in the place of the sum, if that is not NULL */
     int (*instead)(struct work *work, void *stream);
     const char *text;
@@ -315,6 +317,131 @@ Test(vectors, fills_and_copies, .timeout = 60)
     end(&stage);
 }
 
+/* ---- squares ---- */
+
+static int square(struct work *work, void *stream)
+{
+    return weft_device_squares(&work->vectors[0].of, work->terms[0].flags, work->squares, stream);
+}
+
+Test(vectors, squares_are_added_up, .timeout = 60)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+    const size_t bytes = WEFT_DEVICE_SQUARES * sizeof(double);
+    struct stage stage;
+    struct draw draw = {11};
+
+    begin(&stage);
+    for (int round = 0; round < 30; round++) {
+        struct work work = {.instead = square, .squares = device_pin(bytes)};
+        double expected = 0, sums[2] = {0};
+
+        make_vector(&work.vectors[0], dtypes[round % 4], draw_below(&draw, MOST), &draw);
+        work.terms[0].flags = round % 3 ? WEFT_DEVICE_CLEAR : 0;
+        for (size_t i = 0; i < work.vectors[0].of.count; i++) {
+            double x = get(&work.vectors[0], i);
+
+            expected += round % 3 && !isfinite(x) ? 0 : x * x;
+        }
+        for (int again = 0; again < 2; again++) {
+            memset(work.squares, 0, bytes);
+            OK(execute(&stage, &work));
+            for (size_t i = 0; i < WEFT_DEVICE_SQUARES; i++)
+                sums[again] += work.squares[i];
+        }
+        CHECK(isfinite(expected) ? fabs(sums[0] - expected) <= 1e-12 * expected
+                                 : !isfinite(sums[0]));
+        CHECK(memcmp(&sums[0], &sums[1], sizeof sums[0]) == 0); /* the same bits every time */
+        free_vector(&work.vectors[0]);
+        device_unpin(work.squares);
+    }
+    end(&stage);
+}
+
+/* ---- pairs ---- */
+
+static int scatter_add(struct work *work, void *stream)
+{
+    return weft_device_scatter_add(&work->pairs, work->sum.factor, &work->vectors[0].of, stream);
+}
+
+static int scatter(struct work *work, void *stream)
+{
+    return weft_device_scatter(&work->pairs, &work->vectors[0].of, stream);
+}
+
+/* Every few elements one; on pinned memory of the host. */
+static void draw_pairs(struct work *work, weft_dtype_t dtype, struct draw *draw)
+{
+    struct weft_sparse *pairs = &work->pairs;
+    size_t count = work->vectors[0].of.count, size = weft_dtype_size(dtype);
+    int wide = (int)draw_below(draw, 2);
+
+    *pairs = (struct weft_sparse){.indices = device_pin(count * sizeof(uint64_t)),
+                                  .values = device_pin(count * size),
+                                  .index_dtype = wide ? WEFT_U64 : WEFT_U32,
+                                  .dtype = dtype};
+    for (size_t i = draw_below(draw, 5); i < count; i += 1 + draw_below(draw, 5)) {
+        double value = ((double)draw_below(draw, 2001) - 1000) / 64;
+        size_t at = pairs->count++;
+
+        if (wide)
+            ((uint64_t *)pairs->indices)[at] = i;
+        else
+            ((uint32_t *)pairs->indices)[at] = (uint32_t)i;
+        OK(weft_convert(dtype, (char *)pairs->values + at * size, WEFT_F64, &value, 1));
+    }
+}
+
+/* What is to come of a pair, by the element that its value is of. */
+static void expect_pair(struct work *work, size_t i)
+{
+    const struct weft_sparse *pairs = &work->pairs;
+    struct vector *to = &work->vectors[0];
+    const size_t index = pairs->index_dtype == WEFT_U64 ? ((uint64_t *)pairs->indices)[i]
+                                                        : ((uint32_t *)pairs->indices)[i];
+    double x = get(to, index), y = 0;
+
+    if (pairs->values)
+        OK(weft_convert(WEFT_F64, &y, pairs->dtype,
+                        (char *)pairs->values + i * weft_dtype_size(pairs->dtype), 1));
+    if (work->instead == scatter_add)
+        y = rounded(work, x + rounded(work, y * rounded(work, work->sum.factor)));
+    OK(weft_convert(to->of.dtype, to->expected + index * weft_dtype_size(to->of.dtype), WEFT_F64,
+                    &y, 1));
+}
+
+Test(vectors, pairs_are_added_and_set, .timeout = 60)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+    static const double scales[] = {1, -1, 0.25, -1.0 / 3};
+    struct stage stage;
+    struct draw draw = {10};
+
+    begin(&stage);
+    for (int round = 0; round < 48; round++) {
+        struct work work = {.instead = round % 2 ? scatter_add : scatter};
+        weft_dtype_t dtype = dtypes[round / 2 % 4];
+
+        make_vector(&work.vectors[0], dtype, draw_below(&draw, MOST), &draw);
+        work.vectors[0].of.pieces = NULL;
+        work.vectors[0].of.data = work.vectors[0].memory;
+        draw_pairs(&work, draw_below(&draw, 2) ? dtype : WEFT_F32, &draw);
+        struct weft_sparse pairs = work.pairs;
+        if (round % 6 == 0)
+            work.pairs.values = NULL;
+        work.sum.factor = scales[draw_below(&draw, 4)];
+        for (size_t i = 0; i < pairs.count; i++)
+            expect_pair(&work, i);
+        OK(execute(&stage, &work));
+        CHECK(has_expected(&work.vectors[0]));
+        free_vector(&work.vectors[0]);
+        device_unpin(pairs.indices);
+        device_unpin(pairs.values);
+    }
+    end(&stage);
+}
+
 /* ---- what is refused ---- */
 
 static int combine(struct work *work, void *stream)
@@ -379,5 +506,51 @@ Test(vectors, that_do_not_fit_are_refused, .timeout = 60)
     CHECK_TEXT(weft_error_text(), "weft_device_fill: to->dtype is bytes24");
     for (int k = 0; k < 2; k++)
         free_vector(&work.vectors[k]);
+    end(&stage);
+}
+
+Test(vectors, pairs_that_do_not_fit_are_refused, .timeout = 60)
+{
+    uint32_t index = 0;
+    float value = 1;
+    struct weft_piece piece = {&value, 1};
+    struct work work = {.sum.factor = (double)NAN};
+    struct stage stage;
+    struct draw draw = {12};
+
+    begin(&stage);
+    make_vector(&work.vectors[0], WEFT_F32, 4, &draw);
+    struct weft_argument *x = &work.vectors[0].of;
+    *x = (struct weft_argument){.data = work.vectors[0].memory, .count = 4, .dtype = WEFT_F32};
+    work.pairs = (struct weft_sparse){.indices = &index,
+                                      .values = &value,
+                                      .count = 1,
+                                      .index_dtype = WEFT_U32,
+                                      .dtype = WEFT_F32};
+    refused(&stage, &work, scatter_add, WEFT_ERR_INVALID, "scale is nan, expected");
+    work.sum.factor = 1;
+    work.pairs.dtype = WEFT_F64;
+    refused(&stage, &work, scatter_add, WEFT_ERR_INVALID, "pairs->dtype is 11, expected that of");
+    work.pairs.dtype = WEFT_F32;
+    work.pairs.index_dtype = WEFT_I32;
+    refused(&stage, &work, scatter, WEFT_ERR_INVALID, "expected WEFT_U32 or WEFT_U64");
+    work.pairs.index_dtype = WEFT_U32;
+    work.pairs.values = NULL;
+    refused(&stage, &work, scatter_add, WEFT_ERR_INVALID, "pairs->values is NULL, expected 1 pair");
+    work.pairs.indices = NULL;
+    refused(&stage, &work, scatter, WEFT_ERR_INVALID, "pairs->indices is NULL, expected 1 pairs");
+    refused(&stage, &work, square, WEFT_ERR_INVALID, "argument `sums` is NULL");
+    x->pieces = &piece;
+    x->piece_count = x->count = 1;
+    refused(&stage, &work, scatter, WEFT_ERR_UNSUPPORTED, "to->pieces is a list of 1, expected a");
+    x->dtype = WEFT_I32;
+    refused(&stage, &work, scatter, WEFT_ERR_INVALID, "to->dtype is i32, expected f16, bf16, f32");
+    refused(&stage, &work, square, WEFT_ERR_INVALID, "vector->dtype is i32, expected f16, bf16");
+    *x = (struct weft_argument){.data = work.vectors[0].memory, .count = 4, .dtype = WEFT_F32};
+    work.pairs.indices = &index;
+    CHECK_STATUS(weft_device_scatter(&work.pairs, x, NULL), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_device_scatter_add(NULL, 1, x, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_device_squares(x, 0, (double *)&work, NULL), WEFT_ERR_STATE);
+    free_vector(&work.vectors[0]);
     end(&stage);
 }

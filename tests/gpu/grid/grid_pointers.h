@@ -64,6 +64,13 @@ inline void grid_translate(weft_gpu_combination &of, grid_translator translate)
     }
 }
 
+inline void grid_translate(weft_gpu_scatter &of, grid_translator translate)
+{
+    of.indices = translate(const_cast<void *>(of.indices));
+    of.values = translate(const_cast<void *>(of.values));
+    of.dense = translate(of.dense);
+}
+
 inline void grid_translate(weft_gpu_list &list, grid_translator translate)
 {
     list.indices = translate(const_cast<void *>(list.indices));
