@@ -28,6 +28,7 @@
 #define WEFT_SPARSE_AVERAGE_H
 
 #include <weft/context.h>
+#include <weft/schedule.h>
 #include <weft/sparse.h>
 #include <weft/types.h>
 
@@ -133,6 +134,14 @@ struct weft_sparse_average_config {
     uint64_t leave_ns;
     /** The state of a checkpoint, or NULL. Borrowed for the creation. */
     const struct weft_sparse_average_state *state;
+    /** Where the gradients of this rank are; other ranks may have theirs elsewhere.
+     *  WEFT_MEMORY_HOST (default), or WEFT_MEMORY_DEVICE: on the device of the context, or another
+     *  one that its kernels reach. Then residual and velocity are there, too, gradients are
+     *  accumulated and selected from there, and sums are applied there; lists are the host's. The
+     *  bits are those of the host, but for clip_norm: the norm may differ in its last places. What
+     *  is called blocks until the device has done what is this rank's part; gradients, and what
+     *  sums are applied to, must be computed when it is called. */
+    weft_memory_t memory;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -219,8 +219,6 @@ static int scatter(const char *who, const struct weft__device_scatter *scatter, 
     if (!status)
         status = check_pairs(who, scatter->pairs, scatter->to, scatter->adds);
     if (!status)
-        status = weft_sized_real(who, "scale", scatter->scale, -DBL_MAX, DBL_MAX);
-    if (!status)
         status = find_device(who, &device);
     return status ? status : device->ops->scatter(device, stream, scatter);
 }

@@ -10,6 +10,7 @@
 struct weft__sparse_settings {
     weft_sparse_op_kind_t kind;
     weft_nan_policy_t nan;
+    uint64_t *nans; /* of selections: NaNs that count as zeros; or NULL */
 };
 
 /* What errors of a function begin with, in errors of others. */

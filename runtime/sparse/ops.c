@@ -439,6 +439,8 @@ static int select_any(struct weft_call *call)
     status = select_from(call, &options, above ? arguments[4].data : NULL, &out, &report);
     if (status == WEFT_OK && hint)
         *hint = (float)report.hint;
+    if (status == WEFT_OK && settings_of(call)->nans)
+        *settings_of(call)->nans += report.nans;
     return status == WEFT_OK ? produce(call, &out) : status;
 }
 
@@ -588,7 +590,8 @@ int weft_sparse_op_create(struct weft_op **op, const struct weft_sparse_op_confi
     if (!status && full.nan != WEFT_NAN_ERROR && full.nan != WEFT_NAN_ZERO)
         status = WEFT__INVALID("%s: `nan` is %d, expected WEFT_NAN_ERROR or WEFT_NAN_ZERO",
                                __func__, (int)full.nan);
-    const struct weft__sparse_settings settings = {.kind = full.kind, .nan = full.nan};
+    const struct weft__sparse_settings settings = {
+        .kind = full.kind, .nan = full.nan, .nans = full.nans};
 
     return status ? status : make(&settings, op);
 }

@@ -147,6 +147,8 @@ static int tell_selection(const struct weft_call *call, const uint64_t *report)
         return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu values are NaN%s", who,
                            (unsigned long long)report[WEFT__SPARSE_NANS],
                            added > 0 ? added : values, adds ? " after adding the residual" : "");
+    if (settings->nans)
+        *settings->nans += report[WEFT__SPARSE_NANS];
     return WEFT_OK;
 }
 

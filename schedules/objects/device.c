@@ -61,15 +61,20 @@ void weft__device_work_free(struct weft__device_work *work)
     weft_context_device_free(work->context, work->found);
 }
 
+int weft__device_execute(struct weft_context *context, struct weft_run *run)
+{
+    int status = weft_run_execute(run);
+    while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+        weft_context_sleep(context, LOOK_AGAIN_NS);
+    return status;
+}
+
 int weft__device_do(struct weft__device_work *work, int (*function)(void *user, void *stream),
                     void *user)
 {
     work->function = function;
     work->user = user;
-    int status = weft_run_execute(work->run);
-    while (weft_run_reclaim(work->run) == WEFT_IN_PROGRESS)
-        weft_context_sleep(work->context, LOOK_AGAIN_NS);
-    return status;
+    return weft__device_execute(work->context, work->run);
 }
 
 struct weft_argument weft__vector(const void *data, size_t count, weft_dtype_t dtype)

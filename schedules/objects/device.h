@@ -20,10 +20,13 @@ struct weft__device_work {
     void *user;
 };
 
+/* object: which the run is part of, and fails with; NULL: of none. */
 int weft__device_work_make(struct weft__device_work *work, struct weft_context *context,
                            struct weft_object *object);
 /* Also of what could not be made. */
 void weft__device_work_free(struct weft__device_work *work);
+/* Executes a run of this rank alone, and waits until nothing of it is on the device any more. */
+int weft__device_execute(struct weft_context *context, struct weft_run *run);
 /* Calls a function with a stream, and waits until all that it has put there has been done. */
 int weft__device_do(struct weft__device_work *work, int (*function)(void *user, void *stream),
                     void *user);

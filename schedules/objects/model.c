@@ -27,24 +27,29 @@ static int check_tensor(const char *who, const struct weft_piece *tensor, size_t
     return WEFT_OK;
 }
 
+int weft__tensor_locate(const char *who, const char *name, const void *data, weft_memory_t memory)
+{
+    int of_host, of_device, status = weft_devices_locate(data, &of_host, &of_device);
+    if (status || (memory == WEFT_MEMORY_HOST ? of_host : of_device))
+        return status;
+    return weft_error_set(WEFT_ERR_INVALID, "%s: %s, %p, is memory of %s, expected %s", who, name,
+                          data, of_host ? "the host" : "a device",
+                          memory == WEFT_MEMORY_HOST
+                              ? "memory of the host"
+                              : "memory of the device, as config->memory says");
+}
+
 int weft__tensors_locate(const char *who, const char *list, const struct weft_piece *tensors,
                          size_t tensor_count, weft_memory_t memory)
 {
-    for (size_t i = 0; i < tensor_count; i++) {
-        int of_host, of_device;
-        if (!tensors[i].count)
-            continue;
-        int status = weft_devices_locate(tensors[i].data, &of_host, &of_device);
-        if (status)
-            return status;
-        if (memory == WEFT_MEMORY_HOST ? !of_host : !of_device)
-            return weft_error_set(
-                WEFT_ERR_INVALID, "%s: %s[%zu].data, %p, is memory of %s, expected %s", who, list,
-                i, tensors[i].data, of_host ? "the host" : "a device",
-                memory == WEFT_MEMORY_HOST ? "memory of the host"
-                                           : "memory of the device, as config->memory says");
+    int status = WEFT_OK;
+    for (size_t i = 0; i < tensor_count && !status; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s[%zu].data", list, i);
+        if (tensors[i].count)
+            status = weft__tensor_locate(who, name, tensors[i].data, memory);
     }
-    return WEFT_OK;
+    return status;
 }
 
 static int refuse_dtype(const char *who, int dtypes, weft_dtype_t dtype)
@@ -63,8 +68,8 @@ static int refuse_dtype(const char *who, int dtypes, weft_dtype_t dtype)
                           expected);
 }
 
-int weft__model_init(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
-                     const struct weft_piece *tensors, size_t tensor_count)
+int weft__model_init_in(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
+                        const struct weft_piece *tensors, size_t tensor_count, weft_memory_t memory)
 {
     memset(model, 0, sizeof *model);
     if ((unsigned)dtype >= WEFT_DTYPE_COUNT || !(dtypes >> dtype & 1))
@@ -79,8 +84,7 @@ int weft__model_init(struct weft__model *model, const char *who, int dtypes, wef
         if (status)
             return status;
     }
-    int status =
-        weft__tensors_locate(who, "config->tensors", tensors, tensor_count, WEFT_MEMORY_HOST);
+    int status = weft__tensors_locate(who, "config->tensors", tensors, tensor_count, memory);
     if (status)
         return status;
     model->tensors = weft_memory_alloc(tensor_count ? tensor_count : 1, sizeof *tensors);
@@ -91,8 +95,15 @@ int weft__model_init(struct weft__model *model, const char *who, int dtypes, wef
         memcpy(model->tensors, tensors, tensor_count * sizeof *tensors);
     model->tensor_count = tensor_count;
     model->dtype = dtype;
+    model->memory = memory;
     model->count = most - left;
     return WEFT_OK;
+}
+
+int weft__model_init(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
+                     const struct weft_piece *tensors, size_t tensor_count)
+{
+    return weft__model_init_in(model, who, dtypes, dtype, tensors, tensor_count, WEFT_MEMORY_HOST);
 }
 
 int weft__surroundings_find(struct weft__surroundings *surroundings, struct weft_context *context)

@@ -105,6 +105,7 @@ static void execute(struct weft_context *context, const struct operation *operat
     struct built built = build(operation, there);
     struct weft_run *run = make_run(context, built.plan, NULL);
     void *bound[MOST_REGIONS];
+    const uint64_t nans = operation->nans ? *operation->nans : 0;
 
     *outcome = (struct outcome){0};
     for (size_t i = 0; i < operation->count; i++) {
@@ -125,6 +126,7 @@ static void execute(struct weft_context *context, const struct operation *operat
         outcome->value = weft_run_get_value(run, built.value);
     while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
         sched_yield();
+    outcome->nans = operation->nans ? *operation->nans - nans : 0;
     for (size_t i = 0; i < operation->count; i++) {
         const struct operand *operand = &operation->operands[i];
         enum placed place = there ? operand->place : ON_HOST;
@@ -188,7 +190,7 @@ int compare_sides(struct weft_context *context, struct operation *operation, con
     execute(context, operation, 0, &host);
     execute(context, operation, 1, &device);
     if (host.status != device.status || strcmp(host.text, device.text) != 0 ||
-        host.value != device.value) {
+        host.value != device.value || host.nans != device.nans) {
         fprintf(stderr, "%s: host %d, %llu, %s; device %d, %llu, %s\n", what, host.status,
                 (unsigned long long)host.value, host.text, device.status,
                 (unsigned long long)device.value, device.text);

@@ -37,7 +37,7 @@ struct operand {
 struct outcome {
     int status;
     char text[600];
-    uint64_t value;
+    uint64_t value, nans;
     void *data[MOST_REGIONS];
 };
 
@@ -46,7 +46,8 @@ struct operation {
     struct operand operands[MOST_REGIONS];
     size_t count;
     int produces;
-    int again; /* so many times more, on what is there by then */
+    int again;            /* so many times more, on what is there by then */
+    const uint64_t *nans; /* where it counts them, or NULL */
 };
 
 /* The memory of an operand, of zeros. */

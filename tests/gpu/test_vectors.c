@@ -514,7 +514,7 @@ Test(vectors, pairs_that_do_not_fit_are_refused, .timeout = 60)
     uint32_t index = 0;
     float value = 1;
     struct weft_piece piece = {&value, 1};
-    struct work work = {.sum.factor = (double)NAN};
+    struct work work = {.sum.factor = 1};
     struct stage stage;
     struct draw draw = {12};
 
@@ -527,8 +527,6 @@ Test(vectors, pairs_that_do_not_fit_are_refused, .timeout = 60)
                                       .count = 1,
                                       .index_dtype = WEFT_U32,
                                       .dtype = WEFT_F32};
-    refused(&stage, &work, scatter_add, WEFT_ERR_INVALID, "scale is nan, expected");
-    work.sum.factor = 1;
     work.pairs.dtype = WEFT_F64;
     refused(&stage, &work, scatter_add, WEFT_ERR_INVALID, "pairs->dtype is 11, expected that of");
     work.pairs.dtype = WEFT_F32;

@@ -34,6 +34,7 @@ int weft__gradients_sparse_check(const char *who, const struct weft_sparse_avera
         : config->meet_ns     ? "meet_ns"
         : config->leave_ns    ? "leave_ns"
         : config->state       ? "state"
+        : config->memory      ? "memory"
                               : NULL,
     };
     int status = weft__sparse_average_check(who, config);

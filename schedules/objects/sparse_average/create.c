@@ -41,6 +41,9 @@ static int check_choices(const char *who, const struct weft_sparse_average_confi
     if ((unsigned)config->nan > WEFT_NAN_ZERO)
         return REFUSE("%s: config->nan is %d, expected WEFT_NAN_ERROR or WEFT_NAN_ZERO", who,
                       (int)config->nan);
+    if ((unsigned)config->memory > WEFT_MEMORY_DEVICE)
+        return REFUSE("%s: config->memory is %d, expected a weft_memory_t", who,
+                      (int)config->memory);
     if (config->threads < 0)
         return REFUSE("%s: config->threads is %d, expected 0 or more", who, config->threads);
     return WEFT_OK;
@@ -119,15 +122,19 @@ static size_t settled_k(const struct weft_sparse_average *average)
 
 /* Where the last step has failed everywhere it is to be done again; where it has ended somewhere,
  * nothing of it is left to be sent. */
-static void resume(struct weft_sparse_average *average,
-                   const struct weft_sparse_average_state *state, uint64_t first)
+static int resume(struct weft_sparse_average *average,
+                  const struct weft_sparse_average_state *state, uint64_t first)
 {
     int again = average->first == first;
+    float *residual = average->resumed ? average->resumed : average->residual;
     average->first = first;
     for (size_t u = 0; u < average->unit_count; u++)
         average->units[u].next = first;
-    for (size_t i = 0; again && state->unsent && i < average->model.count; i++)
-        average->residual[i] += state->unsent[i];
+    for (size_t i = 0; again && residual && state->unsent && i < average->model.count; i++)
+        residual[i] += state->unsent[i];
+    if (!again || !average->resumed)
+        return WEFT_OK;
+    return weft__sparse_device_replace(average, average->resumed);
 }
 
 /* Compares what settings mean: a number of pairs makes the density mean nothing, and so on. */
@@ -173,9 +180,7 @@ static int agree(struct weft__creation *creation, struct weft_sparse_average *av
     };
     int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
                                     &first, config->meet_ns, WEFT_OK);
-    if (!status)
-        resume(average, state, first);
-    return status;
+    return status ? status : resume(average, state, first);
 }
 
 /* ---- memory ---- */
@@ -214,8 +219,8 @@ static int copy_tensors(const char *who, struct weft_sparse_average *average,
                         const struct weft_sparse_average_config *config)
 {
     struct weft__model *model = &average->model;
-    int status = weft__model_init(model, who, WEFT__GRADIENT_DTYPES, config->dtype, config->tensors,
-                                  config->tensor_count);
+    int status = weft__model_init_in(model, who, WEFT__GRADIENT_DTYPES, config->dtype,
+                                     config->tensors, config->tensor_count, config->memory);
     for (size_t t = 0; t < model->tensor_count && !status; t++)
         status = weft__sparse_check_aligned(who, "config->tensors", t, model->dtype,
                                             model->tensors[t].data);
@@ -308,7 +313,7 @@ static int size_unit(struct weft__sparse_unit *unit)
         unit->capacity = quota > SIZE_MAX / 16 / ranks ? SIZE_MAX / 16 : quota * ranks;
         unit->capacity = unit->capacity > unit->most ? unit->capacity : unit->most;
     }
-    size_t bytes = weft__sparse_select_bytes(unit);
+    size_t bytes = average->config.memory ? 1 : weft__sparse_select_bytes(unit);
     if (!bytes)
         return WEFT_ERR_INVALID;
     if (bytes > average->workspace_bytes)
@@ -331,7 +336,9 @@ static int make_unit(struct weft__sparse_unit *unit)
     unit->own = weft_context_memory_alloc(context, unit->most, sizeof *unit->own);
     if (!unit->own)
         return out_of_memory("a list of pairs", unit->most);
-    return method == WEFT_SPARSE_OKTOPK ? weft__sparse_regions_plan(unit) : weft__sparse_plan(unit);
+    int status =
+        method == WEFT_SPARSE_OKTOPK ? weft__sparse_regions_plan(unit) : weft__sparse_plan(unit);
+    return !status && unit->average->device ? weft__sparse_pending_make(unit) : status;
 }
 
 /* The paper's list ends where it comes down to the density that follows. */
@@ -358,6 +365,20 @@ static int size_units(struct weft_sparse_average *average)
     return WEFT_OK;
 }
 
+/* What this rank had not sent is put into its residual when ranks have met, if at all. */
+static int make_device(struct weft_sparse_average *average,
+                       const struct weft_sparse_average_state *state)
+{
+    size_t count = average->model.count;
+    if (!state)
+        return weft__sparse_device_make(average, NULL, NULL);
+    if (state->unsent && count && !(average->resumed = weft_memory_alloc(count, sizeof(float))))
+        return out_of_memory("a residual", count);
+    if (average->resumed && state->residual)
+        memcpy(average->resumed, state->residual, count * sizeof(float));
+    return weft__sparse_device_make(average, state->residual, state->velocity);
+}
+
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_sparse_average *average,
                    const struct weft_sparse_average_config *config)
@@ -371,7 +392,9 @@ static int prepare(const char *who, struct weft_sparse_average *average,
         status = weft__sparse_copy_state(who, average, config->state);
     if (!status && !config->warmup)
         shorten_warmup(average);
-    return status ? status : size_units(average);
+    if (!status)
+        status = size_units(average);
+    return !status && config->memory ? make_device(average, config->state) : status;
 }
 
 static void free_all(struct weft_sparse_average *average)
@@ -381,6 +404,7 @@ static void free_all(struct weft_sparse_average *average)
         weft_context_memory_free(average->context, average->units[u].own);
         weft_context_memory_free(average->context, average->units[u].list);
     }
+    weft__sparse_device_free(average);
     if (!average->member)
         weft_object_destroy(average->object);
     weft_memory_free(average->units);
@@ -388,6 +412,7 @@ static void free_all(struct weft_sparse_average *average)
     weft_memory_free(average->regions);
     weft_memory_free(average->workspace);
     weft_memory_free(average->unsent);
+    weft_memory_free(average->resumed);
     weft_memory_free(average->velocity);
     weft_memory_free(average->residual);
     weft_memory_free(average->densities);
@@ -415,6 +440,8 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
     struct weft_sparse_average_state state = {.struct_size = sizeof state};
     int status =
         out ? check(__func__, given, config, &state) : REFUSE("%s: average is NULL", __func__);
+    if (!status && config->memory == WEFT_MEMORY_DEVICE)
+        status = weft_context_device(context, NULL); /* from then on its memory is known */
     struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (!status && !average)
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
@@ -428,6 +455,10 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         status = make(__func__, average, config);
     status = status ? weft__creation_end(&creation, NULL, 0, NULL, 0, status)
                     : agree(&creation, average, &state);
+    if (average) {
+        weft_memory_free(average->resumed);
+        average->resumed = NULL;
+    }
     if (!status)
         *out = average;
     else if (average)
@@ -451,6 +482,11 @@ int weft__sparse_average_create_member(struct weft_sparse_average **out, const c
     struct weft_sparse_average_config config;
     struct weft_sparse_average_state state = {.struct_size = sizeof state};
     int status = check(who, given, &config, &state);
+    if (!status && config.memory != WEFT_MEMORY_HOST)
+        status = weft_error_set(WEFT_ERR_UNSUPPORTED,
+                                "%s: config->memory is WEFT_MEMORY_DEVICE, expected "
+                                "WEFT_MEMORY_HOST of a part of another object",
+                                who);
     struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (status)
         return status;

@@ -41,6 +41,8 @@ static int drop(struct weft__sparse_unit *unit, const struct weft_sparse *droppe
     count_dropped(unit, dropped);
     if (average->config.residual == WEFT_SPARSE_PAPER)
         return WEFT_OK;
+    if (average->device)
+        return weft__sparse_pend(unit, dropped);
     return weft_sparse_scatter_add(dropped, 1, average->residual + unit->offset, unit->count);
 }
 

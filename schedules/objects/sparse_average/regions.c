@@ -100,9 +100,10 @@ static int bind_all(struct weft__sparse_unit *unit)
     int status = weft_run_bind_input_name(run, "send", unit->own, unit->most, WEFT_U64);
     if (!status)
         status = weft_run_bind_name(run, "recv", unit->list, unit->capacity, WEFT_U64);
+    float *residual = average->device ? average->device->residual + unit->there
+                                      : average->residual + unit->offset;
     if (!status)
-        status = weft_run_bind_name(run, "residual", average->residual + unit->offset, unit->count,
-                                    WEFT_F32);
+        status = weft_run_bind_name(run, "residual", residual, unit->count, WEFT_F32);
     if (!status)
         status = weft_run_bind_input_name(run, "bounds", unit->regions + 1, bounds, WEFT_U64);
     return status ? status
@@ -168,6 +169,17 @@ static int make_balance(struct weft__sparse_unit *unit)
                   : weft_run_bind_name(unit->balance_run, "recv", unit->balance, bounds, WEFT_U64);
 }
 
+/* The residual is on the device, and so is then what the operations do that drop pairs. */
+static int place_residual(struct weft_schedule *schedule)
+{
+    struct weft_slot_info info = {.struct_size = sizeof info};
+    for (size_t i = 0; i < weft_schedule_slot_count(schedule); i++)
+        if (!weft_schedule_get_slot(schedule, (weft_slot_t)i, &info) &&
+            !strcmp(info.name, "residual"))
+            return weft_schedule_set_memory(schedule, (weft_slot_t)i, WEFT_MEMORY_DEVICE);
+    return WEFT_OK;
+}
+
 int weft__sparse_regions_plan(struct weft__sparse_unit *unit)
 {
     struct weft_context *context = unit->average->context;
@@ -177,6 +189,8 @@ int weft__sparse_regions_plan(struct weft__sparse_unit *unit)
     params.count = unit->count;
     params.k = unit->most;
     int status = build(context, "oktopk", &params, &schedule);
+    if (!status && unit->average->device)
+        status = place_residual(schedule);
     if (!status)
         status = add_probe(unit, schedule);
     if (!status)

@@ -39,7 +39,7 @@ static void load(float *to, weft_dtype_t dtype, const void *data, size_t first, 
         to[i] = isfinite(to[i]) ? to[i] : 0;
 }
 
-static double square_of(const struct weft__sparse_unit *unit)
+static double square_here(const struct weft__sparse_unit *unit)
 {
     const struct weft__model *model = &unit->average->model;
     float block[BLOCK];
@@ -57,14 +57,23 @@ static double square_of(const struct weft__sparse_unit *unit)
 }
 
 /* What clipping multiplies the gradient by. */
-static float scale_of(const struct weft__sparse_unit *unit)
+static int find_scale(struct weft__sparse_unit *unit, float *scale)
 {
     const struct weft_sparse_average *average = unit->average;
+    double square = 0;
+    int status = WEFT_OK;
+    *scale = 1;
     if (average->config.clip_norm == 0)
-        return 1;
+        return WEFT_OK;
+    if (average->device)
+        status = weft__sparse_device_square(unit, &square);
+    else
+        square = square_here(unit);
     double most = average->config.clip_norm / sqrt(weft_context_size(average->context));
-    double norm = sqrt(square_of(unit));
-    return norm > most ? (float)(most / norm) : 1;
+    double norm = sqrt(square);
+    if (norm > most)
+        *scale = (float)(most / norm);
+    return status;
 }
 
 static void add_block(float *residual, float *velocity, const float *gradient, size_t n,
@@ -107,21 +116,33 @@ static void accumulate(struct weft__sparse_unit *unit, float scale)
     }
 }
 
-/* Counts what is not finite. 1: the gradient is to count as zero. */
+static struct weft__bad look_here(const struct weft__sparse_unit *unit)
+{
+    const struct weft__model *model = &unit->average->model;
+    struct weft__bad bad = {0};
+    for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++)
+        weft__bad_add(
+            &bad, t,
+            weft__count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count));
+    return bad;
+}
+
+/* Counts what is not finite. */
 static int look_for_bad(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
-    const struct weft__model *model = &average->model;
-    unit->bad = 0;
+    struct weft__bad bad = {0};
+    int status = WEFT_OK;
+    if (average->device)
+        status = weft__sparse_device_look(unit, &bad);
+    else
+        bad = look_here(unit);
     unit->told = 0;
-    for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++) {
-        size_t bad = weft__count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count);
-        if (bad && !unit->bad)
-            unit->bad_tensor = t;
-        unit->bad += bad;
-    }
+    unit->bad = bad.count;
+    if (bad.count)
+        unit->bad_tensor = bad.tensor;
     average->stats.nans += unit->bad;
-    return unit->bad && average->config.nan == WEFT_NAN_ERROR;
+    return status;
 }
 
 /* ---- selection ---- */
@@ -162,6 +183,14 @@ static size_t pack(struct weft_sparse *list, float *velocity)
     return count;
 }
 
+/* What has been selected is the unit's list. */
+static void take(struct weft__sparse_unit *unit, struct weft_sparse *list, float *velocity)
+{
+    unit->selected = pack(list, velocity);
+    if (unit->own)
+        memcpy(unit->own, unit->list, unit->selected * sizeof *unit->own);
+}
+
 /* NaNs counted as zero; where the gradient has been added before, they have to become that here. */
 static void drop_nans(float *residual, size_t count)
 {
@@ -191,10 +220,21 @@ static int select_top(struct weft__sparse_unit *unit, const void *gradient)
         residual[index[i]] = 0;
     if (!gradient && report.nans)
         drop_nans(residual, unit->count);
-    unit->selected = pack(&list, average->velocity ? average->velocity + unit->offset : NULL);
-    if (unit->own)
-        memcpy(unit->own, unit->list, unit->selected * sizeof *unit->own);
+    take(unit, &list, average->velocity ? average->velocity + unit->offset : NULL);
     return WEFT_OK;
+}
+
+static int select_there(struct weft__sparse_unit *unit, float scale)
+{
+    size_t count = 0;
+    int status = weft__sparse_device_select(unit, scale, &count);
+    if (status)
+        return status;
+    struct weft_sparse list = weft__sparse_list(unit->list, count);
+    take(unit, &list, NULL);
+    status = weft__sparse_device_mask(unit);
+    unit->failed |= status != WEFT_OK; /* which the others get nothing of */
+    return status;
 }
 
 /* The gradient, if one pass can add it and select: f32 in one piece, as it is. Else NULL. */
@@ -212,10 +252,14 @@ static const void *plain_gradient(const struct weft__sparse_unit *unit, float sc
 
 int weft__sparse_select(struct weft__sparse_unit *unit)
 {
+    float scale = 1;
     unit->selected = 0;
-    if (look_for_bad(unit))
-        return WEFT_OK;
-    float scale = scale_of(unit);
+    int status = look_for_bad(unit);
+    if (status || (unit->bad && unit->average->config.nan == WEFT_NAN_ERROR))
+        return status; /* or the gradient counts as zero */
+    status = find_scale(unit, &scale);
+    if (status || unit->average->device)
+        return status ? status : select_there(unit, scale);
     const void *gradient = plain_gradient(unit, scale);
     if (!gradient)
         accumulate(unit, scale);
@@ -224,16 +268,11 @@ int weft__sparse_select(struct weft__sparse_unit *unit)
 
 /* ---- sums ---- */
 
-/* Pairs [from, to) of the sum are those of a tensor, whose first element is number `base`. */
-struct range {
-    size_t from, to, base;
-};
-
-static struct range range_of(const struct weft__sparse_unit *unit, size_t tensor)
+struct weft__sparse_range weft__sparse_range_of(const struct weft__sparse_unit *unit, size_t tensor)
 {
     const struct weft_piece *tensors = unit->average->model.tensors;
     const uint32_t *index = (const uint32_t *)unit->list;
-    struct range range = {.base = unit->average->offsets[tensor] - unit->offset};
+    struct weft__sparse_range range = {.base = unit->average->offsets[tensor] - unit->offset};
     size_t bounds[] = {range.base, range.base + tensors[tensor].count}, found[2];
     for (int i = 0; i < 2; i++) {
         size_t low = 0, high = unit->kept;
@@ -257,7 +296,7 @@ static void write_tensor(const struct weft__sparse_unit *unit, size_t tensor, fl
     const struct weft_piece *piece = &model->tensors[tensor];
     const uint32_t *index = (const uint32_t *)unit->list;
     const float *sum = (const float *)(index + unit->kept);
-    struct range range = range_of(unit, tensor);
+    struct weft__sparse_range range = weft__sparse_range_of(unit, tensor);
     size_t size = weft_dtype_size(model->dtype);
     float mean[BLOCK];
     char converted[BLOCK * sizeof(float)];
@@ -274,10 +313,13 @@ static void write_tensor(const struct weft__sparse_unit *unit, size_t tensor, fl
     }
 }
 
-void weft__sparse_write(const struct weft__sparse_unit *unit, int divisor)
+int weft__sparse_write(const struct weft__sparse_unit *unit, int divisor)
 {
+    if (unit->average->device)
+        return weft__sparse_device_write(unit, (float)divisor);
     for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++)
         write_tensor(unit, t, (float)divisor);
+    return WEFT_OK;
 }
 
 static void apply_half(weft_dtype_t dtype, uint16_t *data, const uint32_t *index, size_t base,
@@ -298,14 +340,13 @@ static void apply_half(weft_dtype_t dtype, uint16_t *data, const uint32_t *index
     }
 }
 
-void weft__sparse_apply(const struct weft__sparse_unit *unit, size_t tensor, double scale,
-                        weft_dtype_t dtype, void *data)
+static void apply_tensor(const struct weft__sparse_unit *unit, size_t tensor, double scale,
+                         weft_dtype_t dtype, void *data)
 {
-    struct range range = range_of(unit, tensor);
+    struct weft__sparse_range range = weft__sparse_range_of(unit, tensor);
     const uint32_t *index = (const uint32_t *)unit->list + range.from;
     const float *sum = (const float *)((const uint32_t *)unit->list + unit->kept) + range.from;
     size_t count = range.to - range.from;
-    scale /= weft_context_size(unit->average->context);
     if (dtype == WEFT_F32)
         for (size_t i = 0; i < count; i++)
             ((float *)data)[index[i] - range.base] += (float)scale * sum[i];
@@ -314,4 +355,15 @@ void weft__sparse_apply(const struct weft__sparse_unit *unit, size_t tensor, dou
             ((double *)data)[index[i] - range.base] += scale * (double)sum[i];
     else
         apply_half(dtype, data, index, range.base, sum, count, (float)scale);
+}
+
+int weft__sparse_apply(const struct weft__sparse_unit *unit, double scale, weft_dtype_t dtype,
+                       const struct weft_piece *tensors)
+{
+    scale /= weft_context_size(unit->average->context);
+    if (unit->average->device)
+        return weft__sparse_device_apply(unit, scale, dtype, tensors);
+    for (size_t t = 0; t < unit->tensor_count; t++)
+        apply_tensor(unit, unit->first + t, scale, dtype, tensors[t].data);
+    return WEFT_OK;
 }

@@ -99,7 +99,7 @@ static int post_unit(struct weft__sparse_unit *unit, const char *who)
             status =
                 is_oktopk(average) ? weft__sparse_regions_start(unit) : weft__sparse_start(unit);
         if (status) {
-            unit->failed = selected;
+            unit->failed |= selected;
             return fail(average, who, status);
         }
     }
@@ -158,9 +158,12 @@ static int put_back(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
     struct weft_sparse own = weft__sparse_list(unit->own, unit->selected);
-    struct weft_sparse kept = weft__sparse_list(unit->list, unit->kept);
+    struct weft_sparse kept = weft__sparse_list(unit->list, unit->kept), left = {0};
     const uint32_t *mine = own.indices, *in = kept.indices;
     const float *value = own.values;
+    if (average->device)
+        left = weft__sparse_list(average->device->pairs, own.count);
+    left.count = 0;
     for (size_t i = 0, j = 0; i < own.count; i++) {
         while (j < kept.count && in[j] < mine[i])
             j++;
@@ -168,8 +171,14 @@ static int put_back(struct weft__sparse_unit *unit)
             continue;
         average->stats.returned++;
         average->stats.returned_mass += fabs((double)value[i]);
+        if (!average->device)
+            continue;
+        ((uint32_t *)left.indices)[left.count] = mine[i];
+        ((float *)left.values)[left.count++] = value[i];
     }
-    return weft_sparse_put_back(&own, &kept, average->residual + unit->offset, unit->count);
+    return average->device
+               ? weft__sparse_pend(unit, &left)
+               : weft_sparse_put_back(&own, &kept, average->residual + unit->offset, unit->count);
 }
 
 static int end_unit(struct weft__sparse_unit *unit)
@@ -185,9 +194,9 @@ static int end_unit(struct weft__sparse_unit *unit)
     stats->pairs += unit->kept;
     unit->posted = 0;
     unit->next++;
-    return unit->average->config.residual == WEFT_SPARSE_PAPER && unit->run && !regions
-               ? put_back(unit)
-               : status;
+    if (!status && unit->average->config.residual == WEFT_SPARSE_PAPER && unit->run && !regions)
+        status = put_back(unit);
+    return !status && unit->average->device ? weft__sparse_device_settle(unit) : status;
 }
 
 /* Until a time on the context's clock, or for ever if it is 0. */
@@ -217,7 +226,8 @@ static int try_unit(struct weft__sparse_unit *unit, uint64_t until, const char *
             return fail(average, who, status);
         }
     }
-    return end_unit(unit);
+    int status = end_unit(unit);
+    return status ? fail(average, who, status) : WEFT_OK;
 }
 
 static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)
@@ -288,9 +298,12 @@ static int wait_all(struct weft_sparse_average *average, struct weft_sparse_aver
         if (status)
             return status;
     }
-    for (size_t u = 0; average->stepping && u < average->unit_count; u++)
-        weft__sparse_write(&average->units[u], weft_context_size(average->context));
+    int status = WEFT_OK;
+    for (size_t u = 0; average->stepping && u < average->unit_count && !status; u++)
+        status = weft__sparse_write(&average->units[u], weft_context_size(average->context));
     average->stepping = 0;
+    if (status)
+        return fail(average, who, status);
     fill_result(result, average, average->units, average->unit_count, who);
     return tell_bad(average, average->units, average->unit_count, who);
 }
@@ -515,13 +528,14 @@ int weft_sparse_average_apply(const struct weft_sparse_average *average, double 
     int status = check_apply(__func__, scale, dtype);
     if (!status)
         status = check_tensors(&average->model, __func__, dtype, tensors, tensor_count);
+    if (!status)
+        status = weft__tensors_locate(__func__, "tensors", tensors, tensor_count,
+                                      average->config.memory);
     for (size_t u = 0; u < average->unit_count && !status; u++)
         status = check_sum(average, &average->units[u], __func__);
-    for (size_t u = 0; u < average->unit_count && !status; u++) {
-        const struct weft__sparse_unit *unit = &average->units[u];
-        for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++)
-            weft__sparse_apply(unit, t, scale, dtype, tensors[t].data);
-    }
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status =
+            weft__sparse_apply(&average->units[u], scale, dtype, tensors + average->units[u].first);
     return status;
 }
 
@@ -536,9 +550,12 @@ int weft_sparse_average_apply_tensor(const struct weft_sparse_average *average, 
                         average->units[tensor].count);
     if (!status)
         status = weft__sparse_check_aligned(__func__, NULL, 0, dtype, data);
+    if (!status && average->units[tensor].count)
+        status = weft__tensor_locate(__func__, "data", data, average->config.memory);
     if (!status)
         status = check_sum(average, &average->units[tensor], __func__);
-    if (!status)
-        weft__sparse_apply(&average->units[tensor], tensor, scale, dtype, data);
-    return status;
+    if (status)
+        return status;
+    const struct weft_piece piece = {data, average->units[tensor].count};
+    return weft__sparse_apply(&average->units[tensor], scale, dtype, &piece);
 }

@@ -20,6 +20,7 @@
 #include <weft/sparse_average.h>
 
 #include "schedules/objects/model.h"
+#include "schedules/objects/sparse_average/device.h"
 
 /* An operation of a unit's plan, and what it does in this step. */
 struct weft__sparse_merge {
@@ -39,6 +40,7 @@ struct weft__sparse_unit {
     struct weft_sparse_average *average;
     size_t first, tensor_count; /* tensors */
     size_t offset, count;       /* elements, of the model */
+    size_t there;               /* likewise, in vectors of a device */
     int contiguous;             /* its tensors lie one behind the other */
     size_t most;                /* pairs that are selected in any step */
     size_t capacity;            /* pairs that a sum can have */
@@ -55,8 +57,9 @@ struct weft__sparse_unit {
     weft_value_t pairs, sum; /* values: selected, and in the result */
     int *peers;              /* owned */
     int peer_count;
-    int takes;   /* the result comes from another rank */
-    int omitted; /* messages have no contents, so nobody knows the sum */
+    struct weft__sparse_pending pending; /* of a device */
+    int takes;                           /* the result comes from another rank */
+    int omitted;                         /* messages have no contents, so nobody knows the sum */
 
     /* WEFT_SPARSE_OKTOPK. */
     uint64_t *regions; /* the bits of the threshold, and ranks + 1 bounds; of the object */
@@ -96,10 +99,12 @@ struct weft_sparse_average {
     size_t *offsets;   /* elements before each tensor of the model; owned */
     double *densities; /* of the warm-up; owned */
     size_t density_count;
-    float *residual; /* owned */
-    float *velocity; /* owned; NULL without momentum */
-    float *unsent;   /* of a state after a failure; owned, or NULL */
-    void *workspace; /* of selections; owned */
+    float *residual; /* owned, as the next; NULL on a device */
+    float *velocity; /* NULL without momentum */
+    float *resumed;  /* until the creation has ended: a residual with what was not sent; or NULL */
+    struct weft__sparse_device *device; /* NULL: gradients are the host's */
+    float *unsent;                      /* of a state after a failure; owned, or NULL */
+    void *workspace;                    /* of selections; owned */
     size_t workspace_bytes;
     uint64_t *regions; /* of all units; owned */
     size_t region_count;
@@ -137,6 +142,7 @@ size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step);
 /* ---- state.c ---- */
 
 /* Residual, velocity, statistics and regions of a checkpoint, or from nothing (NULL). */
+/* On a device residual and velocity are made later. */
 int weft__sparse_copy_state(const char *who, struct weft_sparse_average *average,
                             const struct weft_sparse_average_state *state);
 
@@ -172,10 +178,19 @@ int weft__sparse_check_aligned(const char *who, const char *list, size_t tensor,
 int weft__sparse_select(struct weft__sparse_unit *unit);
 /* What a selection works in, for a unit; SIZE_MAX: more than can be. */
 size_t weft__sparse_select_bytes(const struct weft__sparse_unit *unit);
-/* The gradient becomes the sum by `divisor`: the mean, or with 1 the sum. */
-void weft__sparse_write(const struct weft__sparse_unit *unit, int divisor);
-/* data += scale * sum / ranks, for one tensor of the model. */
-void weft__sparse_apply(const struct weft__sparse_unit *unit, size_t tensor, double scale,
-                        weft_dtype_t dtype, void *data);
+/* The gradient becomes the sum by `divisor`: the mean, or with 1 the sum. Fails on a device alone,
+ * as the next. */
+int weft__sparse_write(const struct weft__sparse_unit *unit, int divisor);
+/* tensors += scale * sum / ranks, for all tensors of a unit. */
+int weft__sparse_apply(const struct weft__sparse_unit *unit, double scale, weft_dtype_t dtype,
+                       const struct weft_piece *tensors);
+
+/* Pairs [from, to) of the sum are those of a tensor, whose first element is number `base`. */
+struct weft__sparse_range {
+    size_t from, to, base;
+};
+
+struct weft__sparse_range weft__sparse_range_of(const struct weft__sparse_unit *unit,
+                                                size_t tensor);
 
 #endif

@@ -18,6 +18,12 @@ static int copy_residuals(struct weft_sparse_average *average,
                           const struct weft_sparse_average_state *state)
 {
     size_t count = average->model.count;
+    if (state) {
+        average->stats = state->stats;
+        average->step_base = state->stats.steps;
+    }
+    if (average->config.memory == WEFT_MEMORY_DEVICE)
+        return WEFT_OK;
     average->residual = weft_memory_alloc(count + 1, sizeof(float));
     if (!average->residual)
         return out_of_memory("a residual", count);
@@ -32,8 +38,6 @@ static int copy_residuals(struct weft_sparse_average *average,
         memcpy(average->residual, state->residual, count * sizeof(float));
     if (state->velocity)
         memcpy(average->velocity, state->velocity, count * sizeof(float));
-    average->stats = state->stats;
-    average->step_base = state->stats.steps;
     return WEFT_OK;
 }
 
@@ -125,14 +129,26 @@ static int check_idle(const struct weft_sparse_average *average, const char *who
     return WEFT_OK;
 }
 
+/* The residual (0) or the velocity (1), or a copy of it. Nobody else reads that. */
+static int find_vector(const struct weft_sparse_average *average, int which, const float **vector)
+{
+    *vector = which ? average->velocity : average->residual;
+    return average->device ? weft__sparse_device_copy(
+                                 (struct weft_sparse_average *)(uintptr_t)average, which, vector)
+                           : WEFT_OK;
+}
+
 int weft_sparse_average_residual_norm(const struct weft_sparse_average *average, double *norm)
 {
     if (!average || !norm)
         return REFUSE("%s: %s is NULL", __func__, average ? "norm" : "average");
     int status = check_idle(average, __func__);
+    const float *residual = NULL;
     double sum = 0;
+    if (!status)
+        status = find_vector(average, 0, &residual);
     for (size_t i = 0; !status && i < average->model.count; i++)
-        sum += (double)average->residual[i] * (double)average->residual[i];
+        sum += (double)residual[i] * (double)residual[i];
     if (!status)
         *norm = sqrt(sum);
     return status;
@@ -181,14 +197,15 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
     if (status)
         return status;
     struct weft_sparse_average_state now = {.next = weft_sparse_average_next(average),
-                                            .residual = average->residual,
-                                            .velocity = average->velocity,
                                             .regions = failed ? NULL : average->regions,
                                             .region_count = failed ? 0 : average->region_count,
                                             .failed = failed,
                                             .stats = {.struct_size = sizeof now.stats}};
     weft_sparse_average_get_stats(average, &now.stats);
-    if (failed) /* nobody else reads it */
+    status = find_vector(average, 0, &now.residual);
+    if (!status)
+        status = find_vector(average, 1, &now.velocity);
+    if (!status && failed) /* nobody else reads it */
         status = find_unsent((struct weft_sparse_average *)(uintptr_t)average, &now.unsent);
     return status ? status : weft_sized_fill(__func__, "state", state, &now, sizeof now);
 }
