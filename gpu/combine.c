@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Vectors that are combined, filled, copied, squared and scattered to for functions of devices. Each may be in pieces of
- * its own: they are cut at the ends of all pieces, and as many cuts as fit go into one launch.
+ * Vectors that are combined, filled, copied, squared, and what pairs go to, for functions of
+ * devices. Each but the last may be in pieces of its own: they are cut at the ends of all pieces,
+ * and as many cuts as fit go into one launch.
  *
  *     to       |------|-----------|
  *     terms    |----|----|--------|

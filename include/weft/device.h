@@ -201,20 +201,20 @@ WEFT_EXPORT int weft_device_copy(const struct weft_argument *to, const struct we
 enum { WEFT_DEVICE_SQUARES = 1024 };
 
 /**
- * Squares the elements of a vector of f16, bf16, f32 or f64 and adds them up, in f64 and in an order
- * that its pieces and their alignment say: the same bits every time, but in the last places other
- * ones than those of a plain loop. Reads the vector once.
+ * Squares the elements of a vector of f16, bf16, f32 or f64 and adds them up, in f64 and in an
+ * order that its pieces and their alignment say: the same bits every time, but in the last places
+ * other ones than those of a plain loop. Reads the vector once.
  * @param flags 0 or WEFT_DEVICE_CLEAR.
- * @param sums WEFT_DEVICE_SQUARES numbers, zeros at first; from the first to the last they add up to
- *        the sum. Of the host, it is pinned memory.
+ * @param sums WEFT_DEVICE_SQUARES numbers, zeros at first; from the first to the last they add up
+ *        to the sum. Of the host, it is pinned memory.
  * @return as weft_device_combine().
  */
 WEFT_EXPORT int weft_device_squares(const struct weft_argument *vector, unsigned flags,
                                     double *sums, void *stream);
 
 /**
- * to[index] += scale * value for every pair, as weft_sparse_scatter_add(): f16 and bf16 are computed
- * in f32 and rounded once, f32 and f64 round the product and the sum.
+ * to[index] += scale * value for every pair, as weft_sparse_scatter_add(): f16 and bf16 are
+ * computed in f32 and rounded once, f32 and f64 round the product and the sum.
  * @param pairs indices, no two alike and below to->count, which nobody looks at; values of the
  *        datatype of `to`, or f32. Both lie where kernels of the device reach, until the stream has
  *        got there: of the host, in pinned memory. Aligned as their elements are.

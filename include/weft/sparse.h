@@ -348,9 +348,9 @@ struct weft_sparse_op_config {
     /** Of what is selected from or added, as of the functions above. A name does not say it:
      *  schedules that are read back have WEFT_NAN_ERROR. */
     weft_nan_policy_t nan;
-    /** Of topk-select and sparse-above: where NaNs are counted that the policy takes for zeros; each
-     *  node adds its own before it ends. Borrowed until the operation is destroyed. NULL (default):
-     *  nowhere. */
+    /** Of topk-select and sparse-above: where NaNs are counted that the policy takes for zeros;
+     *  each node adds its own before it ends. Borrowed until the operation is destroyed. NULL
+     *  (default): nowhere. */
     uint64_t *nans;
 };
 

@@ -227,7 +227,8 @@ struct weft_sparse_average_state {
  * beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY;
- *         WEFT_ERR_PEER (it has failed on another rank).
+ *         WEFT_ERR_PEER (it has failed on another rank); of gradients on a device, as
+ *         weft_context_device().
  */
 WEFT_EXPORT int weft_sparse_average_create(struct weft_sparse_average **average,
                                            struct weft_context *context,
@@ -294,8 +295,10 @@ WEFT_EXPORT int weft_sparse_average_get_pairs(const struct weft_sparse_average *
  * tensors[...] += scale * S / ranks, of the last step: the sparse update of a model, O(pairs). f16
  * and bf16 are computed in f32 and rounded once, f32 and f64 round the product and the sum.
  * @param dtype of the tensors: WEFT_F16, WEFT_BF16, WEFT_F32 or WEFT_F64.
- * @param tensors of the same counts as config->tensors, aligned as elements of dtype are.
- * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_STATE (as above).
+ * @param tensors of the same counts as config->tensors, aligned as elements of dtype are; memory of
+ *        the side that config->memory says, of a device one that the context's kernels reach.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_STATE (as above); of
+ *         a device that fails, WEFT_ERR_SYSTEM or WEFT_ERR_COMPUTE, which fails the object.
  */
 WEFT_EXPORT int weft_sparse_average_apply(const struct weft_sparse_average *average, double scale,
                                           weft_dtype_t dtype, const struct weft_piece *tensors,
@@ -319,8 +322,9 @@ WEFT_EXPORT uint64_t weft_sparse_average_next(const struct weft_sparse_average *
 WEFT_EXPORT int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_stats *stats);
 
-/** The L2 norm of this rank's residual; reads it. @return WEFT_OK; WEFT_ERR_STATE while something
- *  is posted. */
+/** The L2 norm of this rank's residual; reads it, or a copy of a device's.
+ *  @return WEFT_OK; WEFT_ERR_STATE while something is posted; of a device as
+ *          weft_sparse_average_get_state(). */
 WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_average *average,
                                                   double *norm);
 
@@ -336,7 +340,8 @@ WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_avera
  * pairs had been selected. What the merges of a dead rank had dropped is lost with its residual.
  * (WEFT_SPARSE_ALLGATHER drops nothing.)
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE while something is posted, or where tensors
- *         have had different numbers of steps; WEFT_ERR_MEMORY.
+ *         have had different numbers of steps; WEFT_ERR_MEMORY. Of a device, from which it is
+ *         copied: WEFT_ERR_SYSTEM, WEFT_ERR_COMPUTE (it has failed, and nothing can be had).
  */
 WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_state *state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sparse averaging of gradients on devices: each object has a twin on the host, of the same bits. */
+/* Sparse averaging of gradients on devices: each object has a twin on the host, with its bits. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -283,7 +283,7 @@ Test(sparse_averages, have_the_bits_of_the_host, .timeout = 300)
     }
 }
 
-/* In one piece, with a hint from step to step; and twice over all that a first digit leaves open. */
+/* In one piece, with a hint from step to step, and so long that there is a second look at it. */
 Test(sparse_averages, long_gradients_are_selected_from_in_one_go, .timeout = 120)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);

@@ -248,7 +248,7 @@ int weft__sparse_device_settle(struct weft__sparse_unit *unit)
 
 /* ---- sums ---- */
 
-/* A sum on its way to tensors; the pairs are in pinned memory, indices count from each tensor on. */
+/* A sum on its way to tensors: pairs in pinned memory, whose indices count from each tensor on. */
 struct spreading {
     const struct weft__sparse_unit *unit;
     const struct weft_piece *tensors;

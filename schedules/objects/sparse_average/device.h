@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse averaging of gradients that are memory of a device. Dense vectors stay there: gradients,
- * the residual and the velocity; lists, which are short, are the host's, and what the engine does to
- * them is what it does to those of gradients of the host:
+ * the residual and the velocity; lists, which are short, are the host's, and the engine does to
+ * them what it does to those of gradients of the host:
  *
  *     post     on the device: look for what is not finite, accumulate, select
  *              the list comes to the host, where zeros are left out of it
@@ -36,9 +36,9 @@ struct weft__sparse_pending {
 
 struct weft__sparse_device {
     struct weft__device_work work;
-    /* Memory of the device: a residual and (or NULL) a velocity, unit by unit, the longest one last:
-     * so that from the begin of each there are as many elements as that one has, to which a run for
-     * any of them is bound. And a hint a unit. */
+    /* Memory of the device: a residual and (or NULL) a velocity, unit by unit, the longest one
+     * last: so from the begin of each there are as many elements as that one has, to which a run
+     * that is for any of them is bound. And a hint a unit. */
     float *residual, *velocity, *hints;
     uint64_t *pairs; /* pinned: a list on its way */
     double *squares; /* pinned; NULL without clipping */
@@ -72,8 +72,8 @@ void weft__sparse_device_free(struct weft_sparse_average *average);
 int weft__sparse_device_look(struct weft__sparse_unit *unit, struct weft__bad *bad);
 /* The sum of the gradient's squares; what is not finite counts as zero. */
 int weft__sparse_device_square(struct weft__sparse_unit *unit, double *sum);
-/* Accumulates the gradient, times `scale`, and selects: *count pairs, zeros too, in the unit's list.
- */
+/* Accumulates the gradient, times `scale`, and selects: *count pairs, with zeros, in the unit's
+ * list. */
 int weft__sparse_device_select(struct weft__sparse_unit *unit, float scale, size_t *count);
 /* The velocity becomes zero where the unit's list of `selected` pairs has one. */
 int weft__sparse_device_mask(struct weft__sparse_unit *unit);

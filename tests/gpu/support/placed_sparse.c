@@ -3,8 +3,8 @@
  * Sparse averaging of gradients on devices, for suites that know nothing of it, as
  * placed_averages.c does for group averaging: of each object the gradients are memory of a device,
  * laid out as the suite's are. They are filled with those before a call that reads them, spoilt
- * after it, and brought back where it writes them. What sums are applied to is brought to the device
- * for the call, and back. Objects of virtual ranks, whose transport has no devices, stay on the
+ * after it, and brought back where it writes them. What sums are applied to goes to the device for
+ * the call, and back. Objects of virtual ranks, whose transport has no devices, stay on the
  * host.
  *
  *     WEFT_TEST_MIXED=1   on odd ranks gradients stay on the host
