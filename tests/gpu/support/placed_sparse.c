@@ -271,12 +271,22 @@ int __wrap_weft_sparse_average_wait(struct weft_sparse_average *average,
 
 /* ---- sums ---- */
 
+/* Whether tensors are as long as the gradients: others are refused. */
+static int are_as_long(const struct copies *gradients, const struct weft_piece *tensors,
+                       size_t count)
+{
+    int same = count == gradients->count && (tensors || !count);
+    for (size_t i = 0; i < count && same; i++)
+        same = tensors[i].count == gradients->here[i].count;
+    return same;
+}
+
 int __wrap_weft_sparse_average_apply(const struct weft_sparse_average *average, double scale,
                                      weft_dtype_t dtype, const struct weft_piece *tensors,
                                      size_t tensor_count)
 {
     struct placed *placed = find(average);
-    if (!placed || tensor_count != placed->gradients.count ||
+    if (!placed || !are_as_long(&placed->gradients, tensors, tensor_count) ||
         !can_copy(tensors, tensor_count, dtype))
         return __real_weft_sparse_average_apply(average, scale, dtype, tensors, tensor_count);
     struct copies copies;
