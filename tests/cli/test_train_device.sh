@@ -51,8 +51,8 @@ wrong "--device: 'cuda:'; expected cuda, or cuda:N" train --device cuda: -n 2
 wrong "--device: 'cuda:1x'; expected cuda, or cuda:N" train --device cuda:1x -n 2
 wrong "--device: 'cuda:2'; expected one of cuda:0 to cuda:1" train --device cuda:2 -n 2
 wrong "--device: 'cuda:99999999999'; expected one of cuda:0 to cuda:1" train --device cuda:99999999999 -n 2
-wrong '--algorithm: gtopk takes no models of a device; expected some of allreduce, local, ' \
-    train --device cuda --algorithm allreduce,gtopk -n 2
+wrong '--algorithm: qsgd takes no models of a device; expected some of allreduce, local, ' \
+    train --device cuda --algorithm allreduce,qsgd -n 2
 wrong '--device: cuda beside --transport virtual, whose ranks have no devices' \
     train --device cuda --transport virtual --compute 1 -n 2
 # One that is no library comes first.
@@ -71,7 +71,7 @@ grep -q 'cublasCreate: CUBLAS_STATUS_NOT_INITIALIZED (it could not begin; is the
 
 # ---- trainings ----
 
-trains 5 --device cuda --algorithm all -n 3
+trains 8 --device cuda --algorithm all -n 3
 trains 2 --device cuda --algorithm allreduce,local -n 3
 checks=$((checks + 1))
 [ "$(value device | sort -u)" = cuda ] || fail 'expected the device'
@@ -106,7 +106,7 @@ STANDIN_CONNECTIONS=1 CUDA_DEVICE_MAX_CONNECTIONS=1 trains 3 --device cuda:0 -n 
     --order beside
 
 # By processes: each with its devices, and by name.
-trains 3 --device cuda --algorithm allreduce,local,wagma -n 3 --transport shared
+trains 3 --device cuda --algorithm allreduce,oktopk,wagma -n 3 --transport shared
 trains 1 --device cuda:0 -n 2 --transport shared --on-death stop
 if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     "$weft" info --json | grep -q '"mpi"'; then
@@ -121,7 +121,7 @@ fi
 checks=$((checks + 1))
 # shellcheck disable=SC2086
 python3 -B "$(dirname "$0")/../stress/train_kills.py" "$weft" --moments 2 -v \
-    --algorithm "allreduce --device cuda $small,local --device cuda $small,wagma --device cuda $small" >"$folder/out" 2>"$folder/err" ||
+    --algorithm "allreduce --device cuda $small,wagma --device cuda $small,gtopk --device cuda $small" >"$folder/out" 2>"$folder/err" ||
     fail 'processes that die'
 
 # ---- what was not installed ----

@@ -22,6 +22,7 @@ struct training {
     const char *imbalance;
     weft_average_contribution_t contribution;
     int avoids; /* waiting */
+    double density;
 };
 
 static int run_training(const struct training *training, const char *device,
@@ -48,6 +49,8 @@ static int run_training(const struct training *training, const char *device,
     options.mode = training->avoids ? WEFT_AVERAGE_WAIT_AVOIDING : WEFT_AVERAGE_WAITING;
     options.group_size = 2;
     options.contribution = training->contribution;
+    if (training->density > 0)
+        options.sparse.density = training->density;
     if (training->imbalance)
         DONE(train_delays_parse(&options.imbalance, training->imbalance));
     make_data(&train, ROWS, 1);
@@ -117,6 +120,22 @@ Test(train_jobs, wagma)
 {
     compare_all(&train_wagma, WEFT_AVERAGE_REPLACE);
     compare_all(&train_wagma, WEFT_AVERAGE_ACCUMULATE);
+}
+
+/* The entries that are largest may be others where they are nearly equal. */
+Test(train_jobs, sparse)
+{
+    static const struct train_algorithm *const algorithms[] = {&train_topk, &train_gtopk,
+                                                               &train_oktopk};
+
+    for (int a = 0; a < 3; a++)
+        for (int order = TRAIN_AFTER; order <= TRAIN_BESIDE; order++)
+            compare(&(struct training){.algorithm = algorithms[a],
+                                       .ranks = 1 + 2 * (a + order) % 3,
+                                       .steps = 4,
+                                       .order = (enum train_order)order,
+                                       .density = 0.1});
+    train_check_clean();
 }
 
 /* Whoever is first starts it: results differ, and all end with one model. */

@@ -107,7 +107,7 @@ static int settle_object(struct group *group)
 /* What the thread begins finds the tensors as they were asked to be. */
 static int settle_tensors(const struct group *group)
 {
-    return group->backend->stream ? group->backend->ops->settle(group->backend) : WEFT_OK;
+    return group->backend->ops->settle(group->backend);
 }
 
 static int step_object(struct group *group)

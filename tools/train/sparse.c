@@ -13,14 +13,18 @@
  */
 #include "tools/train/sparse.h"
 
+#include "tools/train/backend.h"
 #include "tools/train/yardsticks.h"
 
-#include <string.h>
+/* Of an object: of what it looks at, selects, and with Ok-Topk drops. */
+enum { STREAMS = 3 };
 
 struct sparse {
     struct weft_sparse_average *average;
+    struct backend *backend;
     const struct weft_piece *gradients;
     size_t tensors;
+    size_t elements;
     struct weft_sparse_average_result last;
 };
 
@@ -52,6 +56,8 @@ void train_sparse_config(struct weft_sparse_average_config *config, const struct
         config->tensors = setup->gradients;
         config->tensor_count = model_tensor_count(setup->model);
         config->scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
+        config->memory =
+            model_backend(setup->model)->stream ? WEFT_MEMORY_DEVICE : WEFT_MEMORY_HOST;
     }
     config->method = method;
     config->residual = method == WEFT_SPARSE_OKTOPK ? WEFT_SPARSE_CONSERVING : options->residual;
@@ -93,6 +99,8 @@ static int sparse_make(void **state, const struct train_setup *setup, weft_spars
     train_sparse_config(&config, setup, method, 0);
     sparse->gradients = config.tensors;
     sparse->tensors = config.tensor_count;
+    sparse->elements = model_parameter_count(setup->model);
+    sparse->backend = model_backend(setup->model);
     int status = before ? weft_sparse_average_get_state(before->average, &saved) : WEFT_OK;
     saved.regions = NULL; /* they are of more ranks */
     saved.region_count = 0;
@@ -110,23 +118,34 @@ static int sparse_make(void **state, const struct train_setup *setup, weft_spars
     return WEFT_OK;
 }
 
+/* The object finds the gradients as they were asked to be. */
+static int settle(const struct sparse *sparse)
+{
+    return sparse->backend->ops->settle(sparse->backend);
+}
+
 static int sparse_post(void *state, uint64_t step)
 {
     struct sparse *sparse = state;
+    int status = settle(sparse);
 
     (void)step;
-    return weft_sparse_average_post(sparse->average);
+    return status == WEFT_OK ? weft_sparse_average_post(sparse->average) : status;
 }
 
 static int sparse_wait(void *state, uint64_t step)
 {
     struct sparse *sparse = state;
+    struct backend *backend = sparse->backend;
 
     (void)step;
     sparse->last.struct_size = sizeof sparse->last;
     int status = weft_sparse_average_wait(sparse->average, &sparse->last);
-    for (size_t i = 0; i < sparse->tensors; i++)
-        memset(sparse->gradients[i].data, 0, sparse->gradients[i].count * sizeof(float));
+    int cleared = backend->ops->clear(backend, sparse->gradients[0].data, sparse->elements);
+    if (status == WEFT_OK)
+        status = cleared;
+    if (status == WEFT_OK)
+        status = settle(sparse);
     return status == WEFT_OK ? weft_sparse_average_apply(sparse->average, 1.0, WEFT_F32,
                                                          sparse->gradients, sparse->tensors)
                              : status;
@@ -135,10 +154,11 @@ static int sparse_wait(void *state, uint64_t step)
 static int sparse_step(void *state, uint64_t step)
 {
     struct sparse *sparse = state;
+    int status = settle(sparse);
 
     (void)step;
     sparse->last.struct_size = sizeof sparse->last;
-    return weft_sparse_average_step(sparse->average, &sparse->last);
+    return status == WEFT_OK ? weft_sparse_average_step(sparse->average, &sparse->last) : status;
 }
 
 static double sparse_momentum(const struct train_options *options)
@@ -208,6 +228,7 @@ const struct train_algorithm train_topk = {
     .create = topk_create,
     .again = topk_again,
     .one_model = 1,
+    .streams = STREAMS,
     .keeps_gradients = sparse_keeps,
     .momentum = sparse_momentum,
     .gradients = {sparse_step, sparse_post, sparse_wait},
@@ -223,6 +244,7 @@ const struct train_algorithm train_gtopk = {
     .create = gtopk_create,
     .again = gtopk_again,
     .one_model = 1,
+    .streams = STREAMS,
     .keeps_gradients = sparse_keeps,
     .momentum = sparse_momentum,
     .gradients = {sparse_step, sparse_post, sparse_wait},
@@ -238,6 +260,7 @@ const struct train_algorithm train_oktopk = {
     .create = oktopk_create,
     .again = oktopk_again,
     .one_model = 1,
+    .streams = STREAMS,
     .keeps_gradients = sparse_keeps,
     .momentum = sparse_momentum,
     .gradients = {sparse_step, sparse_post, sparse_wait},
