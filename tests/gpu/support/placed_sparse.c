@@ -11,9 +11,8 @@
  */
 #include <pthread.h>
 
-#include "runtime/base/alloc.h"
-#include "runtime/device/library.h"
 #include "tests/gpu/support/device_memory.h"
+#include "tests/gpu/support/open_devices.h"
 #include "tests/support/ranks.h"
 
 #define REAL(name, ...) int __real_weft_sparse_average_##name(__VA_ARGS__);
@@ -51,20 +50,6 @@ struct placed {
 
 static struct placed *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Devices stay open, which else each context would open anew; also where a test lets memory run
- * out. */
-static void open_devices(void)
-{
-    long left = atomic_exchange(&weft__alloc_countdown, -1);
-    for (int i = 0; i < device_count(); i++) {
-        char name[16];
-        struct weft__device *device;
-        snprintf(name, sizeof name, "cuda:%d", i);
-        OK(weft__device_open(name, 0, &device));
-    }
-    atomic_store(&weft__alloc_countdown, left);
-}
 
 static struct placed *find(const struct weft_sparse_average *average)
 {
