@@ -282,8 +282,7 @@ static void print(struct contest *c)
                             .bytes = c->count * 4};
     double share = bench_median(&c->weft) / row.limit;
 
-    snprintf(what, sizeof what, "%s n=%s k=n/%zu", selection->what, bench_count_text(c->count, n),
-             c->count / c->k);
+    snprintf(what, sizeof what, "%s n=%s", selection->what, bench_count_text(c->count, n));
     gpu_print(c->gpu, &row, share, 1 / selection->passes);
     for (size_t i = 0; i < c->beside_count; i++) {
         row.peer = gpu_beside_name(c->beside[i]);
@@ -342,6 +341,8 @@ int gpu_topk(struct gpu *gpu)
     size_t count = bench->size_count ? bench->size_count : 1;
     int status = 0;
 
+    bench_note(bench, "top-k: one of %d elements, of a normal distribution; GB/s are of them alone",
+               SHARE);
     for (size_t i = 0; i < count && !status; i++) {
         struct contest c = {.gpu = gpu, .count = sizes[i] / 4};
 
