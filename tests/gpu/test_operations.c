@@ -266,10 +266,11 @@ static void (*const makers[])(struct operation *operation, struct draw *draw) = 
 static struct operation make(weft_sparse_op_kind_t kind, struct draw *draw)
 {
     static uint64_t nans;
+    static unsigned counted; /* every other selection, so that what is drawn stays as it is */
     const int selects = kind == WEFT_SPARSE_SELECT || kind == WEFT_SPARSE_ABOVE;
     struct operation operation = {.produces = 1, .again = draw_below(draw, 4) == 0};
 
-    operation.nans = selects && draw_below(draw, 2) ? &nans : NULL;
+    operation.nans = selects && counted++ % 2 ? &nans : NULL;
     const struct weft_sparse_op_config config = {.struct_size = sizeof config,
                                                  .kind = kind,
                                                  .nan = draw_below(draw, 3) ? WEFT_NAN_ERROR
