@@ -265,6 +265,29 @@ static void land(struct weft__engine *engine, struct weft__ordered *ordered)
     }
 }
 
+/* Negative, with weft__error set: a communicator of the run has failed. */
+static int look_at_circles(const struct weft__ordered *ordered)
+{
+    int status = WEFT_OK;
+
+    for (uint32_t c = 0; c < ordered->team->circle_count && status >= 0; c++)
+        status = ops_of(ordered)->comm_poll(ordered->team->circles[c].comm);
+    return status;
+}
+
+/* A stream goes on behind what its communicator has failed to do: it is asked first. */
+static void land_if_done(struct weft__engine *engine, struct weft__ordered *ordered)
+{
+    int status = look_at_circles(ordered);
+
+    if (status >= 0)
+        land(engine, ordered);
+    else
+        weft__engine_fail(engine, ordered->run, status,
+                          ordered->issued[ordered->groups[ordered->group_head].first],
+                          engine->transport->rank, weft_error_text());
+}
+
 /* What is being taken has been, or has failed. */
 static void look_at_taking(struct weft__issuer *issuer)
 {
@@ -368,9 +391,8 @@ static int look_after(struct weft__engine *engine, struct weft__ordered *ordered
         drained(ordered);
         return 1;
     }
-    if (ordered->team->issuer->taking != ordered)
-        for (uint32_t c = 0; c < ordered->team->circle_count && status >= 0; c++)
-            status = ops_of(ordered)->comm_poll(ordered->team->circles[c].comm);
+    if (ordered->team->issuer->taking != ordered && status >= 0)
+        status = look_at_circles(ordered);
     if (status >= 0)
         return 0;
     weft__engine_fail(engine, ordered->run, status, ordered->issued[0], engine->transport->rank,
@@ -408,7 +430,7 @@ void weft__ordered_poll(struct weft__engine *engine)
         if (ordered->draining) {
             done = drain(ordered);
         } else if (has_passed(ordered)) {
-            land(engine, ordered);
+            land_if_done(engine, ordered);
             done = 1;
         }
         /* A run may have ended, and others have begun or failed. */

@@ -153,6 +153,15 @@ EOF
         works run "$folder/joint.weft" --nccl $way --verify
         says 'verified yes, .*'
     done
+    # What NCCL finds only while it executes is no success, and all ranks hear of it.
+    for fault in 1 2 4 8; do
+        for way in known agreed in-order; do
+            checks=$((checks + 1))
+            STANDIN_NCCL_FAULT=$fault run run allreduce -n 3 --device cuda --nccl $way --iterations 3 --deadline 20
+            { [ "$status" -eq 1 ] && grep -q 'NCCL says\|rank [0-2] failed' "$folder/err" &&
+                ! grep -q 'deadline' "$folder/err"; } || fail "launch $fault fails in NCCL ($way): exit $status"
+        done
+    done
     run run allreduce -n 5 --device cuda --nccl known
     checks=$((checks + 1))
     { [ "$status" -eq 1 ] && grep -q 'NCCL says: .*are both on device' "$folder/err"; } ||
