@@ -9,6 +9,8 @@
 #include "runtime/graph/issue.h"
 #include "runtime/graph/lists.h"
 
+#include <inttypes.h>
+
 enum { MOST_NAMED = 12 };
 
 static int cycle_fault(struct weft__check *check, const struct weft__issue_order *order)
@@ -147,6 +149,40 @@ static int translate(const struct weft__check *check, const struct weft__issue *
     return 0;
 }
 
+/* Whether the next of a joint node's ranks has the same operation, count and order of ranks. */
+static int has_equal(const struct weft__issue *issue, uint32_t node)
+{
+    const struct weft__issue_node *of = &issue->nodes[node];
+    uint32_t n = issue->base[of->peer];
+
+    while (n < issue->base[of->peer + 1] &&
+           !(weft__issue_is_joint(issue, n) && issue->nodes[n].tag == of->tag &&
+             issue->nodes[n].bytes == of->bytes))
+        n++;
+    return n < issue->base[of->peer + 1];
+}
+
+/* A joint node that the next of its ranks has no equal of: as messages they might fit. */
+static int unequal_fault(struct weft__check *check, const struct weft__issue *issue)
+{
+    uint32_t n = 0, nodes = issue->base[issue->size];
+    struct weft__fault fault;
+
+    while (n < nodes && !(weft__issue_is_joint(issue, n) && !has_equal(issue, n)))
+        n++;
+    if (n == nodes)
+        return 0;
+    uint32_t node = here(check, issue, n);
+    weft__fault_begin(&fault, WEFT_FAULT_ORDER);
+    weft__fault_note(check, &fault, node);
+    weft__out_format(&fault.text,
+                     "rank %d: node %d is a joint node with tag %" PRIu32
+                     " that rank %d has no equal of (the same operation, count and order of ranks)",
+                     check->rank_of[node], (int)(node - check->base[check->rank_of[node]]),
+                     issue->nodes[n].tag, (int)issue->nodes[n].peer);
+    return weft__fault_end(check, &fault);
+}
+
 /* Joint nodes have their places in it as they are. */
 static int order_originals(struct weft__check *check, struct weft__issue_order *order)
 {
@@ -171,6 +207,7 @@ static int order_originals(struct weft__check *check, struct weft__issue_order *
                                              (uint32_t)schedule->node_count};
     }
     failed = failed || weft__issue_join(&joined, lists, check->size);
+    failed = failed || unequal_fault(check, &joined.issue);
     joined.issue.pair_bytes = WEFT__ISSUE_PAIR_BYTES;
     failed = failed || weft__issue_order(&joined.issue, order);
     if (!failed && translate(check, &joined.issue, order)) {

@@ -64,6 +64,17 @@ for words in '' '--transport shared'; do
     works run "$folder/joint.weft" --verify $words
     grep -q 'verified  *yes' "$folder/out" || fail "joint nodes $words"
 done
+# one that the others have no equal of: another operation, or their ranks in another order
+for other in max-5-0to3 sum-5-0_1_3_2; do
+    sed 's/^ranks all/ranks 0..1/' "$folder/joint.weft" | sed '/result/d' >"$folder/unequal.weft"
+    { sed -n '/^ranks/,$p' "$folder/unequal.weft" | sed "s/0..1/2..2/; s/sum-5-0to3/$other/"
+        sed -n '/^ranks/,$p' "$folder/unequal.weft" | sed 's/0..1/3..3/'; } >"$folder/rest"
+    cat "$folder/rest" >>"$folder/unequal.weft"
+    works check "$folder/unequal.weft"
+    faulty order check "$folder/unequal.weft" --transport nccl
+    grep -q 'rank 1: node 0 is a joint node with tag 5 that rank 2 has no equal of' "$folder/out" ||
+        fail 'expected the ranks that differ'
+done
 works sim "$folder/joint.weft" --trace "$folder/joint.json"
 checks=$((checks + 1))
 python3 - "$folder/joint.json" <<'END' || fail 'a trace of joint nodes'
