@@ -211,7 +211,10 @@ void weft__document_op_names(const struct weft__document *document, char *text, 
         list_name(text, bytes, weft_op_name(weft_op_builtin((weft_op_kind_t)kind)));
     for (size_t i = 0; i < document->op_count; i++)
         list_name(text, bytes, weft_op_name(document->ops[i]));
-    list_name(text, bytes, "those of weft/sparse.h and weft/compress.h (topk-merge, project-768)");
+    list_name(
+        text, bytes,
+        "those of weft/sparse.h and weft/compress.h (topk-merge, project-768), joint nodes of "
+        "weft/joint.h (joint-fold-all-sum-5-0to3)");
     if (document->named->reason[0])
         snprintf(text, bytes, "those of weft/compress.h: %s", document->named->reason);
 }
