@@ -27,27 +27,36 @@ static int check_tensor(const char *who, const struct weft_piece *tensor, size_t
     return WEFT_OK;
 }
 
-int weft__tensor_locate(const char *who, const char *name, const void *data, weft_memory_t memory)
+int weft__tensor_locate(const char *who, const char *name, const void *data, size_t bytes,
+                        weft_memory_t memory)
 {
+    const char *expected = memory == WEFT_MEMORY_HOST
+                               ? "memory of the host"
+                               : "memory of the device, as config->memory says";
     int of_host, of_device, status = weft_devices_locate(data, &of_host, &of_device);
+    if (!status && !(memory == WEFT_MEMORY_HOST ? of_host : of_device))
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s, %p, is memory of %s, expected %s", who,
+                              name, data, of_host ? "the host" : "a device", expected);
+    if (!status)
+        status =
+            weft_devices_locate((const char *)data + (bytes ? bytes - 1 : 0), &of_host, &of_device);
     if (status || (memory == WEFT_MEMORY_HOST ? of_host : of_device))
         return status;
-    return weft_error_set(WEFT_ERR_INVALID, "%s: %s, %p, is memory of %s, expected %s", who, name,
-                          data, of_host ? "the host" : "a device",
-                          memory == WEFT_MEMORY_HOST
-                              ? "memory of the host"
-                              : "memory of the device, as config->memory says");
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "%s: %s, %p, is of %zu bytes, of which the last is outside: expected %s",
+                          who, name, data, bytes, expected);
 }
 
 int weft__tensors_locate(const char *who, const char *list, const struct weft_piece *tensors,
-                         size_t tensor_count, weft_memory_t memory)
+                         size_t tensor_count, weft_dtype_t dtype, weft_memory_t memory)
 {
     int status = WEFT_OK;
     for (size_t i = 0; i < tensor_count && !status; i++) {
         char name[80];
         snprintf(name, sizeof name, "%s[%zu].data", list, i);
         if (tensors[i].count)
-            status = weft__tensor_locate(who, name, tensors[i].data, memory);
+            status = weft__tensor_locate(who, name, tensors[i].data,
+                                         tensors[i].count * weft_dtype_size(dtype), memory);
     }
     return status;
 }
@@ -84,7 +93,7 @@ int weft__model_init_in(struct weft__model *model, const char *who, int dtypes, 
         if (status)
             return status;
     }
-    int status = weft__tensors_locate(who, "config->tensors", tensors, tensor_count, memory);
+    int status = weft__tensors_locate(who, "config->tensors", tensors, tensor_count, dtype, memory);
     if (status)
         return status;
     model->tensors = weft_memory_alloc(tensor_count ? tensor_count : 1, sizeof *tensors);

@@ -35,13 +35,14 @@ int weft__model_init_in(struct weft__model *model, const char *who, int dtypes, 
                         const struct weft_piece *tensors, size_t tensor_count,
                         weft_memory_t memory);
 void weft__model_free(struct weft__model *model);
-/* Whether all tensors of a list ("config->tensors") are where they are said to be, as far as this
- * process knows of devices. */
+/* Whether all tensors of a list ("config->tensors") are where they are said to be, from their first
+ * to their last byte, as far as this process knows of devices. */
 int weft__tensors_locate(const char *who, const char *list, const struct weft_piece *tensors,
-                         size_t tensor_count, weft_memory_t memory);
+                         size_t tensor_count, weft_dtype_t dtype, weft_memory_t memory);
 
 /* The same of one by itself, which is called `name`. */
-int weft__tensor_locate(const char *who, const char *name, const void *data, weft_memory_t memory);
+int weft__tensor_locate(const char *who, const char *name, const void *data, size_t bytes,
+                        weft_memory_t memory);
 
 /* A pointer to element `at` of flat memory of the model's datatype. */
 static inline void *weft__model_at(const struct weft__model *model, void *flat, size_t at)

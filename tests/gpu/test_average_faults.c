@@ -232,6 +232,12 @@ Test(average_faults, wrong_calls_are_named, .timeout = 60)
     refused(alone.context, &config, WEFT_ERR_INVALID, "config->tensors[1].data, ");
     CHECK_TEXT(weft_error_text(), " is memory of the host, expected memory of the device, as "
                                   "config->memory says");
+    struct weft_piece longer[] = {{model.memory, 10}, {model.memory, 1 << 24}};
+    config.tensors = longer;
+    refused(alone.context, &config, WEFT_ERR_INVALID, "config->tensors[1].data, ");
+    CHECK_TEXT(weft_error_text(), " is of 67108864 bytes, of which the last is outside: expected "
+                                  "memory of the device, as config->memory says");
+    config.tensors = tensors;
     CHECK_STATUS(weft_group_average_post_on(NULL, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_group_average_wait_on(NULL, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_group_average_step_on(NULL, NULL), WEFT_ERR_INVALID);

@@ -5,6 +5,7 @@
 
 #include "schedules/objects/sparse_average/sparse_average.h"
 #include "tests/gpu/support/device_memory.h"
+#include "tests/gpu/support/standin_calls.h"
 #include "tests/support/draw.h"
 #include "tests/support/ranks.h"
 
@@ -475,6 +476,13 @@ Test(sparse_averages, memory_of_the_other_side_is_refused, .timeout = 60)
                  WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "weft_sparse_average_apply_tensor: data, ");
     CHECK_TEXT(weft_error_text(), " is memory of the host, expected memory of the device");
+    if (standin_find()->there) { /* a driver may give more than was asked for */
+        CHECK_STATUS(weft_sparse_average_apply_tensor(average, 0, 1, WEFT_F64, both.there[0].data),
+                     WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "weft_sparse_average_apply_tensor: data, ");
+        CHECK_TEXT(weft_error_text(),
+                   "of which the last is outside: expected memory of the device");
+    }
     CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, both.there, 2), WEFT_ERR_STATE);
     OK(weft_sparse_average_destroy(average));
     config.tensors = both.here;

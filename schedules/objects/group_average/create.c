@@ -123,7 +123,7 @@ static int check(const char *who, struct weft_context *context,
         status = weft_context_device(context, NULL); /* from then on its memory is known */
     if (!status)
         status = weft__tensors_locate(who, "config->tensors", config->tensors, config->tensor_count,
-                                      config->memory);
+                                      config->dtype, config->memory);
     if (status)
         return status;
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)

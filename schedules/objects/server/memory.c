@@ -40,7 +40,7 @@ static int copy_gradients(const char *who, struct weft_server *server,
             return weft_error_set(WEFT_ERR_INVALID, "%s: config->gradients[%zu].data is NULL", who,
                                   t);
     }
-    return weft__tensors_locate(who, "config->gradients", server->gradients, count,
+    return weft__tensors_locate(who, "config->gradients", server->gradients, count, WEFT_F32,
                                 WEFT_MEMORY_HOST);
 }
 

@@ -529,7 +529,7 @@ int weft_sparse_average_apply(const struct weft_sparse_average *average, double 
     if (!status)
         status = check_tensors(&average->model, __func__, dtype, tensors, tensor_count);
     if (!status)
-        status = weft__tensors_locate(__func__, "tensors", tensors, tensor_count,
+        status = weft__tensors_locate(__func__, "tensors", tensors, tensor_count, dtype,
                                       average->config.memory);
     for (size_t u = 0; u < average->unit_count && !status; u++)
         status = check_sum(average, &average->units[u], __func__);
@@ -551,7 +551,9 @@ int weft_sparse_average_apply_tensor(const struct weft_sparse_average *average, 
     if (!status)
         status = weft__sparse_check_aligned(__func__, NULL, 0, dtype, data);
     if (!status && average->units[tensor].count)
-        status = weft__tensor_locate(__func__, "data", data, average->config.memory);
+        status = weft__tensor_locate(__func__, "data", data,
+                                     average->units[tensor].count * weft_dtype_size(dtype),
+                                     average->config.memory);
     if (!status)
         status = check_sum(average, &average->units[tensor], __func__);
     if (status)
