@@ -266,6 +266,11 @@ EOF
     works bench gpu --bytes 8k --rounds 2 --beside "$folder/other,$folder/other"
     checks=$((checks + 1))
     [ "$(grep -c '^top-k n=2048 .* other of 2048 and 2 ' "$folder/out")" -eq 2 ] || fail "rows of others"
+    # One that does not end is ended.
+    printf '#!/bin/sh\ntrap "" TERM\nwhile :; do read -r times && echo "0.5 it" || sleep 1; done\n' \
+        >"$folder/stays"
+    chmod +x "$folder/stays"
+    works bench gpu --bytes 1k --rounds 1 --beside "$folder/stays"
     for other in odd short none; do
         run bench gpu --bytes 1k --rounds 1 --beside "$folder/$other"
         checks=$((checks + 1))

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -17,6 +18,9 @@
 #include <unistd.h>
 
 extern char **environ;
+
+/* How long an answer may take, which begins with what the program loads; and its end. */
+enum { ANSWER_S = 300, END_MS = 5000, LOOK_MS = 10 };
 
 struct gpu_beside {
     const char *file;
@@ -101,6 +105,11 @@ int gpu_beside_turn(struct gpu_beside *beside, int times, double *seconds)
 
     fprintf(beside->to, "%d\n", times);
     fflush(beside->to);
+    struct pollfd answer = {.fd = fileno(beside->from), .events = POLLIN};
+    if (poll(&answer, 1, ANSWER_S * 1000) == 0)
+        return weft_error_set(WEFT_ERR_TIMEOUT,
+                              "--beside: %s has not answered for %d s; expected \"SECONDS NAME\"",
+                              beside->file, ANSWER_S);
     if (!fgets(line, sizeof line, beside->from))
         return weft_error_set(WEFT_ERR_COMPUTE, "--beside: %s ended; expected \"SECONDS NAME\"",
                               beside->file);
@@ -117,13 +126,26 @@ const char *gpu_beside_name(const struct gpu_beside *beside)
     return beside->name;
 }
 
+/* A program that does not end at the end of its input is killed. */
+static void end_child(pid_t child)
+{
+    for (int ms = 0; ms < END_MS; ms += LOOK_MS) {
+        if (waitpid(child, NULL, WNOHANG) != 0)
+            return;
+        bench_sleep_ms(LOOK_MS);
+    }
+    kill(child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
 void gpu_beside_close(struct gpu_beside *beside)
 {
     if (beside->to)
         fclose(beside->to);
     if (beside->from)
         fclose(beside->from);
-    while (beside->child && waitpid(beside->child, NULL, 0) < 0 && errno == EINTR) {
-    }
+    if (beside->child)
+        end_child(beside->child);
     weft_memory_free(beside);
 }
