@@ -26,4 +26,32 @@ for words in 'nodes' 'allreduce --bytes 4,16k' 'blocking --bytes 4,16k' 'oversub
     # shellcheck disable=SC2086
     json_lines $fields
 done
+
+# All algorithms take turns, and what would be chosen is one of them; over MPI, MPI's forms stand beside.
+works bench choice -n 2 --template reduce,barrier --bytes 4,20k --rounds 1 --json
+json_lines bench case weft unit peer ratio transport template ranks mode algorithm best regret
+checks=$((checks + 1))
+python3 - "$folder/out" <<'END' || fail "weft bench choice: rows"
+import json, sys
+
+rows = [json.loads(line) for line in open(sys.argv[1])]
+cells = {}
+for row in rows:
+    assert row['algorithm'] in row['algorithms'] and row['best'] in row['algorithms'], row
+    times = row['algorithms']
+    assert abs(row['regret'] * times[row['best']] / times[row['algorithm']] - 1) < 1e-6, row
+    assert min(row['algorithms'].values()) == row['algorithms'][row['best']], row
+    assert row['weft'] > 0 and row['ranks'] == 2, row
+    cells.setdefault((row['transport'], row['template'], row['bytes'], row['mode']), []).append(row['peer'])
+transports = {cell[0] for cell in cells}
+for transport in transports:
+    found = {cell[1:] for cell in cells if cell[0] == transport}
+    assert found == {(t, b, m) for t, sizes in (('reduce', (4, 20480)), ('barrier', (0,)))
+                     for b in sizes for m in ('stream', 'single')}, found
+if 'mpi' in transports:
+    for cell, peers in cells.items():
+        assert len([peer for peer in peers if peer.startswith('MPI_')]) == 2, (cell, peers)
+END
+wrong "--template: 'shuffle'" bench choice --template shuffle
+wrong "--transport: 'ether'" bench choice --transport ether
 finish

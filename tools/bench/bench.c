@@ -31,6 +31,8 @@ static const struct measurement measurements[] = {
     {"allreduce", bench_allreduce, "allreduce on 2 ranks, 4 B to 64 MiB, beside MPI's three forms"},
     {"blocking", bench_blocking, "blocking calls beside a plan of one's own and MPI_Allreduce"},
     {"oversubscribed", bench_oversubscribed, "4, 8 and 16 ranks on this machine's cores"},
+    {"choice", bench_choice,
+     "every algorithm of every collective beside the one chosen, and MPI's forms"},
     {"overlap", bench_overlap, "share of an allreduce that computation hides"},
     {"idle", bench_idle, "what waiting for an event costs, and how fast it ends"},
     {"model", bench_model, "what messages and computing cost: alpha, beta, L, o, g, G; -o FILE"},
@@ -325,6 +327,42 @@ static int take_densities(void *target, const char *command, const char *text)
     return take_list(bench, command, text, &list, &bench->density_count);
 }
 
+static int take_template(struct bench *bench, const char *command, const char *word, size_t at)
+{
+    (void)at;
+    return bench_choice_template(command, word, &bench->templates);
+}
+
+static int take_templates(void *target, const char *command, const char *text)
+{
+    const struct list list = {"--template", "templates", 32, take_template};
+    size_t count = 0;
+
+    return take_list(target, command, text, &list, &count);
+}
+
+static int take_over(struct bench *bench, const char *command, const char *word, size_t at)
+{
+    const char *names[BENCH_OVERS + 1] = {NULL};
+
+    (void)at;
+    for (int over = 0; over < BENCH_OVERS; over++)
+        names[over] = bench_over_name((enum bench_over)over);
+    int which = cli_choice(command, "--transport", word, names);
+    if (which < 0)
+        return CLI_WRONG;
+    bench->overs |= 1u << which;
+    return 0;
+}
+
+static int take_overs(void *target, const char *command, const char *text)
+{
+    const struct list list = {"--transport", "transports", 32, take_over};
+    size_t count = 0;
+
+    return take_list(target, command, text, &list, &count);
+}
+
 static int take_program(struct bench *bench, const char *command, const char *word, size_t at)
 {
     if (!*word)
@@ -408,6 +446,10 @@ static const struct cli_option table[] = {
      .take = take_sizes},
     {"density", 0, CLI_TAKE, "D,...", "gtopk: pairs by elements (default 0.001,0.01)",
      .take = take_densities},
+    {"template", 0, CLI_TAKE, "NAME,...", "choice: which collectives (default all)",
+     .take = take_templates},
+    {"transport", 0, CLI_TAKE, "NAME,...", "choice: over which transports (default all)",
+     .take = take_overs},
     {"steps", 0, CLI_INTEGER, "N",
      "projection: steps after sampling; as many before it (default 400)",
      CLI_AT(struct bench, steps), .least = 10, .most = 100000},

@@ -64,6 +64,9 @@ struct bench {
     enum { BENCH_ARENA, BENCH_PRIVATE } memory;
     /** --link: bits a second, or 0: unknown. */
     double link;
+    /** --template, --transport: choice's; bits of its table and of enum bench_over; 0: all. */
+    unsigned templates;
+    unsigned overs;
     /** --cost: what transports cost; NULL: measured. */
     const char *cost;
     /** --device: gpu's; NULL: any. */
@@ -214,6 +217,7 @@ int bench_oversubscribed(struct bench *bench);
 int bench_overlap(struct bench *bench);
 int bench_idle(struct bench *bench);
 int bench_model(struct bench *bench);
+int bench_choice(struct bench *bench);
 int bench_sim(struct bench *bench);
 int bench_topk(struct bench *bench);
 int bench_merge(struct bench *bench);
@@ -234,6 +238,9 @@ int bench_gpu(struct bench *bench);
  * @return WEFT_OK or an error.
  */
 int bench_model_messages(struct bench *bench, enum bench_over over, struct weft_cost_model *cost);
+
+/** Adds a template of `weft bench choice` to a set. 0, or CLI_WRONG with a text. */
+int bench_choice_template(const char *command, const char *word, unsigned *set);
 
 /** Beside the peers of bench_contest(): blocking calls, whose peers are a plan, too. */
 #define BENCH_CALLS (1u << BENCH_PEERS)

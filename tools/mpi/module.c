@@ -30,6 +30,7 @@ static MPI_Request persistent = MPI_REQUEST_NULL;
 static const float *peer_send;
 static float *peer_recv;
 static int peer_count;
+static MPI_Win window = MPI_WIN_NULL; /* of share() */
 
 /* ---- start and end ---- */
 
@@ -93,6 +94,8 @@ static void stop(int finalize)
     MPI_Finalized(&stopped);
     if (!started || stopped)
         return;
+    if (window != MPI_WIN_NULL)
+        MPI_Win_free(&window);
     if (finalize) {
         MPI_Finalize();
         return;
@@ -153,6 +156,29 @@ static int gather(void *user, const void *mine, size_t bytes, void *all)
     MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD, &request);
     finish(&request, 0);
     return 0;
+}
+
+static void *share(size_t bytes)
+{
+    MPI_Comm host;
+    MPI_Aint size = 0;
+    int rank, world, near, unit;
+    void *memory = NULL;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_size(host, &near);
+    if (near == world && window == MPI_WIN_NULL) {
+        MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)bytes : 0, 1, MPI_INFO_NULL, host, &memory,
+                                &window);
+        MPI_Win_shared_query(window, 0, &size, &unit, &memory);
+        if (rank == 0)
+            memset(memory, 0, bytes);
+        MPI_Barrier(host);
+    }
+    MPI_Comm_free(&host);
+    return memory;
 }
 
 static void send_byte(int peer)
@@ -238,4 +264,6 @@ const struct mpi_module weft_command_mpi = {
     .peer_close = peer_close,
     .peer_post = peer_post,
     .peer_wait = peer_wait,
+    .collective = mpi_collective_find,
+    .share = share,
 };

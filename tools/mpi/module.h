@@ -12,6 +12,15 @@
 /** MPI's own ways to reduce. */
 enum bench_peer { BENCH_ALLREDUCE, BENCH_IALLREDUCE, BENCH_ALLREDUCE_INIT, BENCH_PEERS };
 
+/** A collective of MPI on floats, blocking or as a request that is waited for at once. Root 0;
+ *  count is that of one block, as MPI has it; sums; in and out are apart, but for Bcast, whose
+ *  buffer is recv. */
+struct mpi_collective {
+    const char *template;
+    const char *names[2]; /* "MPI_Bcast", "MPI_Ibcast" */
+    void (*call[2])(const float *send, float *recv, int count);
+};
+
 struct mpi_module {
     /** weft's version, and the size of this struct, of the build that it is from. */
     const char *version;
@@ -42,10 +51,17 @@ struct mpi_module {
     void (*peer_close)(enum bench_peer peer);
     void (*peer_post)(void);
     void (*peer_wait)(void);
+    /** By the name of weft's template; NULL: MPI has no such collective. */
+    const struct mpi_collective *(*collective)(const char *template);
+    /** Zeroed memory that all processes share, until stop(); collective. NULL: they cannot. */
+    void *(*share)(size_t bytes);
 };
 
 /** What it is found by in the module. */
 #define MPI_MODULE_SYMBOL "weft_command_mpi"
 extern const struct mpi_module weft_command_mpi;
+
+/* collectives.c */
+const struct mpi_collective *mpi_collective_find(const char *template);
 
 #endif
