@@ -118,7 +118,7 @@ WORDS = [
 
 # Headers of the system that have their place: header, the only places in which it may be, among these.
 PLACES = [
-    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/", "tools/mpi/module.c"],
+    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/", "tools/mpi/"],
      ["include/", "ops/", "runtime/", "schedules/", "tools/"]),
     ("weft/mpi.h", ["tools/examples/"], ["tools/"]),
     ("cuda.h", ["include/weft/cuda.h", "gpu/", "tools/train/cuda/", "tools/examples/"],
