@@ -48,6 +48,7 @@ static void open_incoming(struct weft__channel *channel, struct weft__peer *peer
     peer->in_payload = (const char *)(ring + layout->lines);
     peer->in_credits = weft__region_credits(layout, channel->region, peer->index);
     atomic_init(&peer->in_taken, WEFT__RING_START);
+    peer->in_lines_told = WEFT__RING_START;
 }
 
 static void keep_line(struct weft__queued *queued, int kind)

@@ -76,6 +76,8 @@ struct weft__peer {
     const char *in_payload;
     uint64_t in_payload_taken;
     uint64_t in_consumed;
+    uint32_t in_lines_told; /* of in_taken and in_payload_taken, as the peer has heard */
+    uint64_t in_payload_told;
     struct weft__credits *in_credits; /* in our region; we write it */
     int index;                        /* among the members */
     int rank;                         /* of the transport */
@@ -124,6 +126,8 @@ struct weft__channel {
     int left;      /* this member has said so, ... */
     int closed;    /* ... and that it is closed */
     int bulk_busy; /* weft__bulk_poll() is called at each poll */
+    uint32_t urgent_seen; /* of region->urgent */
+    int taking_urgent;    /* all lines are taken, whoever waits for them */
     /* Something has happened that poll is to look at: a death. Set by any thread, which then rings
      * the bell. */
     _Atomic uint32_t alarm;

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define WEFT__REGION_MAGIC   UINT64_C(0x6e6f696765722077) /* "w region" */
-#define WEFT__REGION_VERSION 1
+#define WEFT__REGION_VERSION 2
 #define WEFT__CHANNEL_MOST   1024 /* members */
 /* Rings start here, so that their counters wrap soon, and not only after a year. */
 #define WEFT__RING_START ((uint32_t)0 - 200)
@@ -102,6 +102,8 @@ struct weft__shared_region {
     _Alignas(128) struct weft__bell bell;
     /* Sends that their receivers are done with, the latest first: slot + 1, 0: none (bulk). */
     _Alignas(128) _Atomic uint32_t returns;
+    /* Lines about failures and such, of all senders: who waits for them takes all that is there. */
+    _Alignas(128) _Atomic uint32_t urgent;
     _Alignas(128) _Atomic uint64_t summary[WEFT__CHANNEL_MOST / 64];
 };
 

@@ -13,8 +13,15 @@
  *     a bit of the summary                  hands its message to the engine
  *     the bell, if the receiver sleeps      what the engine keeps is copied: so the ring is taken
  *                                           in order, whatever the engine waits for
- *     credits.lines, credits.payload <----- has taken so much
+ *     credits.lines, credits.payload <----- has taken so much: told for a quarter of a ring at a
+ *                                           time, or a sender that looks each time it has no room
+ *                                           would have the line of every message move twice
  *     credits.consumed <------------------- the engine is done with so much
+ *
+ * A receiver takes no more than it can use: it stops behind a message that ends a run, as the next
+ * one will likely be of the version that is started next, and behind one that nobody waits for yet.
+ * What is in the ring has been copied once; what the engine keeps is copied again. But a failure is
+ * heard at once, whatever stands before it: its sender counts it in the receiver's region.
  *
  * Where there is no room, messages wait at the sender's. A sender that has to wait writes a WANT
  * into the last line, and the receiver, having taken that, rings the sender's bell: so nothing has
@@ -30,6 +37,8 @@
  * until it makes progress, or destroys its context. */
 #define LINES_KEPT               1
 #define LINES_SENDS_KEEP(layout) ((layout)->lines / 4)
+/* A ring is given back in so many parts, unless its sender has asked. */
+#define CREDIT_PARTS 4
 /* Of a payload, fetched while its message is matched; what follows, the processor sees coming. */
 #define EXPECTED_BYTES 512
 /* No status is so far below zero. */
@@ -137,6 +146,13 @@ static inline int has_room(struct weft__channel *channel, struct weft__peer *pee
     return room(peer) > kept || (look_at_credits(channel, peer) && room(peer) > kept);
 }
 
+/* What must not wait behind messages that nobody waits for. */
+static inline int is_urgent(int kind)
+{
+    return kind != WEFT__DATA && kind != WEFT__SIGNAL && kind != WEFT__TURN &&
+           kind < WEFT__LINE_OWN;
+}
+
 int weft__ring_may_send(struct weft__channel *channel, struct weft__peer *peer)
 {
     return has_room(channel, peer, LINES_SENDS_KEEP(&channel->layout));
@@ -162,6 +178,9 @@ int weft__ring_put(struct weft__channel *channel, struct weft__peer *peer,
     if (bytes > 0 && bytes <= WEFT__LINE_PAYLOAD)
         copy_payload((char *)line->payload, bytes, data, xfer);
     publish(channel, peer, line);
+    /* Release: the line is there; pairs with weft__ring_take(). */
+    if (is_urgent(given->kind))
+        atomic_fetch_add_explicit(&peer->region->urgent, 1, memory_order_release);
     return 1;
 }
 
@@ -206,13 +225,25 @@ static inline int has_line(const struct weft__channel *channel, const struct wef
 }
 
 /* The peer may write over what we have taken. */
-static inline void give_credit(struct weft__peer *peer, memory_order order)
+static void give_credit(struct weft__peer *peer, memory_order order)
 {
     struct weft__credits *credits = peer->in_credits;
+    uint32_t taken = atomic_load_explicit(&peer->in_taken, memory_order_relaxed);
+    peer->in_lines_told = taken;
+    peer->in_payload_told = peer->in_payload_taken;
     atomic_store_explicit(&credits->payload, peer->in_payload_taken, memory_order_release);
     /* Release: what was taken has been read; pairs with look_at_credits(). */
-    atomic_store_explicit(&credits->lines,
-                          atomic_load_explicit(&peer->in_taken, memory_order_relaxed), order);
+    atomic_store_explicit(&credits->lines, taken, order);
+}
+
+/* So much that the peer should hear of it, though it has not asked. */
+static inline void give_much_credit(const struct weft__channel *channel, struct weft__peer *peer)
+{
+    const struct weft__layout *layout = &channel->layout;
+    uint32_t taken = atomic_load_explicit(&peer->in_taken, memory_order_relaxed);
+    if (taken - peer->in_lines_told >= layout->lines / CREDIT_PARTS ||
+        peer->in_payload_taken - peer->in_payload_told >= layout->payload_bytes / CREDIT_PARTS)
+        give_credit(peer, memory_order_release);
 }
 
 /* What is wrong with a message; NULL: nothing that a transport can know. */
@@ -336,16 +367,24 @@ static WEFT__NOINLINE int take_own(struct weft__channel *channel, struct weft__p
     return 1;
 }
 
+/* Runs that go on: fewer of them, and one has ended. Nobody's while the channel opens or closes. */
+static inline uint32_t active_runs(const struct weft__channel *channel)
+{
+    return channel->closing ? 0 : channel->transport->engine->active_count;
+}
+
 /* Takes the lines that a peer has written, at most one turn of the ring. */
 static int take_lines(struct weft__channel *channel, struct weft__peer *peer)
 {
     uint32_t position = atomic_load_explicit(&peer->in_taken, memory_order_relaxed);
-    uint32_t end = position + channel->layout.lines;
-    int count = 0;
-    for (; position != end && peer->state < WEFT__PEER_CLOSED && has_line(channel, peer, position);
+    uint32_t end = position + channel->layout.lines, active = active_runs(channel);
+    int count = 0, enough = 0, urgent = channel->taking_urgent;
+    for (; position != end && !enough && peer->state < WEFT__PEER_CLOSED &&
+           has_line(channel, peer, position);
          position++, count++) {
         /* Copied, and no more looked at from here on, whatever the compiler thinks of it. */
         struct weft__line line;
+        uint64_t consumed = peer->in_consumed;
         memcpy(&line, &peer->in[position & channel->line_mask], sizeof line);
         atomic_signal_fence(memory_order_seq_cst);
         if (line.kind < WEFT__LINE_OWN ? !take_message(channel, peer, position, &line)
@@ -353,8 +392,10 @@ static int take_lines(struct weft__channel *channel, struct weft__peer *peer)
             weft__channel_again(channel);
             break;
         }
+        enough = !urgent && (active_runs(channel) < active ||
+                             (line.kind == WEFT__DATA && peer->in_consumed == consumed));
     }
-    give_credit(peer, memory_order_release);
+    give_much_credit(channel, peer);
     return count;
 }
 
@@ -407,11 +448,25 @@ int weft__ring_pending(const struct weft__channel *channel)
     return 0;
 }
 
+/* All lines that are there. */
+static WEFT__NOINLINE int take_urgent(struct weft__channel *channel, uint32_t urgent)
+{
+    int count = 0;
+    channel->urgent_seen = urgent;
+    channel->taking_urgent = 1;
+    for (int i = 0; i < channel->size; i++)
+        count += take_lines(channel, &channel->peers[i]);
+    channel->taking_urgent = 0;
+    return count;
+}
+
 int weft__ring_take(struct weft__channel *channel)
 {
+    /* Acquire: pairs with weft__ring_put(). */
+    uint32_t urgent = atomic_load_explicit(&channel->region->urgent, memory_order_acquire);
+    int count = urgent != channel->urgent_seen ? take_urgent(channel, urgent) : 0;
     if (channel->looked_at == 0)
-        return take_summarised(channel);
-    int count = 0;
+        return count + take_summarised(channel);
     for (int i = 0; i < channel->looked_at; i++) {
         struct weft__peer *peer = &channel->peers[i];
         if (has_line(channel, peer, atomic_load_explicit(&peer->in_taken, memory_order_relaxed)))
