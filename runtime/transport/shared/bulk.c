@@ -51,9 +51,10 @@ int weft__bulk_open(struct weft__channel *channel, const struct weft__channel_co
     }
     if (config->large != WEFT_SHARED_LARGE_COPY)
         allow_reads();
-    bulk->read_from = config->large == WEFT_SHARED_LARGE_READ   ? 0
-                      : config->large == WEFT_SHARED_LARGE_COPY ? SIZE_MAX
-                                                                : weft__bulk_read_threshold(bulk);
+    bulk->read_from = config->large == WEFT_SHARED_LARGE_READ ? 0
+                      : config->large == WEFT_SHARED_LARGE_COPY
+                          ? SIZE_MAX
+                          : weft__bulk_read_threshold(bulk, &bulk->reduce_from);
     return WEFT_OK;
 }
 

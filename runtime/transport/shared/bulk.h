@@ -100,7 +100,8 @@ struct weft__incoming {
 
 struct weft__bulk {
     struct weft__channel *channel;
-    size_t read_from;          /* process_vm_readv() is better for so many bytes and more */
+    size_t read_from;          /* process_vm_readv() is better for so many bytes and more, ... */
+    size_t reduce_from;        /* ... and where they are reduced for so many */
     unsigned char *unreadable; /* for each peer: it has been refused */
     /* Of sends. */
     struct weft__outgoing *sends;
@@ -160,6 +161,8 @@ void weft__bulk_fill(struct weft__filling *filling, const struct weft__xfer *xfe
                      char *to, size_t bytes);
 /* Whether stores go past the caches, which is when cores share none. */
 int weft__bulk_fills_past(const struct weft__filling *filling);
+/* Whether they are so much better that cores can share no cache: then reading is as bad. */
+int weft__bulk_is_apart(const struct weft__filling *filling);
 /* Times both ways with the next chunks. */
 void weft__bulk_fill_look(struct weft__filling *filling);
 /* Whether a message that this member has announced to itself is what it says. */
@@ -199,8 +202,9 @@ void weft__bulk_device_gone(struct weft__peer *peer);
 
 /* ---- bulk_read.c: process_vm_readv() ---- */
 
-/* From how many bytes on it is better than chunks, by a measurement. */
-size_t weft__bulk_read_threshold(const struct weft__bulk *bulk);
+/* From how many bytes on it is better than chunks, by a measurement; *reduce_from: where they are
+ * reduced. */
+size_t weft__bulk_read_threshold(const struct weft__bulk *bulk, size_t *reduce_from);
 /* Brings `bytes` bytes at an address of a peer into `memory`, or into the receive's from byte
  * `offset` on. 1: they are there; 0: the peer is gone, or lost; -1: it is not allowed. */
 int weft__bulk_read_memory(struct weft__bulk *bulk, struct weft__peer *peer, uint64_t address,

@@ -19,6 +19,8 @@
 #define LOOK_EVERY 64
 #define LOOKS      2
 #define LOOK_BYTES ((size_t)8 << 10)
+/* So many times as long: by way of memory. */
+#define APART 3
 
 enum { CACHED, PAST };
 
@@ -66,6 +68,11 @@ static void copy_all(const struct weft__xfer *xfer, size_t offset, char *to, siz
 int weft__bulk_fills_past(const struct weft__filling *filling)
 {
     return filling->cost[PAST] < filling->cost[CACHED];
+}
+
+int weft__bulk_is_apart(const struct weft__filling *filling)
+{
+    return filling->cost[PAST] * APART < filling->cost[CACHED];
 }
 
 void weft__bulk_fill_look(struct weft__filling *filling)

@@ -21,9 +21,12 @@
 /* A chunk is copied twice, and its lines go from one core to another once more: where reading takes
  * longer than so many copies, it is never worth it. */
 #define WORTH 8
-/* The system call takes its time for each page, so chunks are ahead below; and from one chunk on
- * where cores have several ranks, since chunks need their sender to run. */
-#define READ_FROM    ((size_t)1 << 20)
+/* The system call takes its time for each page, so chunks are ahead below. What is reduced is read
+ * into a buffer first, while a chunk is filled by its sender, beside the reduction: it is read from
+ * more bytes on. And both from one chunk on where cores have several ranks, since chunks need their
+ * sender to run. */
+#define READ_FROM    WEFT__BULK_CHUNK
+#define REDUCE_FROM  ((size_t)1 << 20)
 #define READ_CROWDED (WEFT__BULK_CHUNK + 1)
 
 int weft__bulk_has_ended(const struct weft__peer *peer)
@@ -109,7 +112,7 @@ static uint64_t time_of(int reads, char *to, char *from, size_t bytes)
     return least;
 }
 
-size_t weft__bulk_read_threshold(const struct weft__bulk *bulk)
+size_t weft__bulk_read_threshold(const struct weft__bulk *bulk, size_t *reduce_from)
 {
     char *memory = weft__aligned(64, 2 * MEASURED);
     int crowded = !weft__topology_holds(bulk->channel->size);
@@ -118,7 +121,8 @@ size_t weft__bulk_read_threshold(const struct weft__bulk *bulk)
     uint64_t reading = time_of(1, memory, memory + MEASURED, MEASURED);
     uint64_t copying = time_of(0, memory, memory + MEASURED, MEASURED);
     weft__free(memory);
-    if (reading == UINT64_MAX || reading / WORTH > copying)
-        return SIZE_MAX;
-    return crowded ? READ_CROWDED : READ_FROM;
+    *reduce_from = crowded ? READ_CROWDED : REDUCE_FROM;
+    return reading == UINT64_MAX || reading / WORTH > copying ? SIZE_MAX
+           : crowded                                          ? READ_CROWDED
+                                                              : READ_FROM;
 }

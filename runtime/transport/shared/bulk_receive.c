@@ -402,7 +402,7 @@ const void *weft__bulk_piece(struct weft__channel *channel, struct weft__arrival
 {
     struct weft__bulk *bulk = weft__bulk_of(channel);
     struct weft__incoming *incoming = arrival->bulk;
-    if (incoming->reads) {
+    if (incoming->reads && arrival->message.bytes >= bulk->reduce_from) {
         const void *piece = read_at(bulk, incoming, offset, bytes);
         if (incoming->reads)
             return piece;

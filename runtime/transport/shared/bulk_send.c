@@ -236,7 +236,7 @@ static int may_read(struct weft__bulk *bulk, size_t bytes)
         weft__bulk_fill_look(&bulk->filling);
         return 0;
     }
-    return !weft__bulk_fills_past(&bulk->filling);
+    return !weft__bulk_is_apart(&bulk->filling);
 }
 
 /* Says where the receiver finds the payload. */
