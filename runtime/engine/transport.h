@@ -111,6 +111,13 @@ static inline int weft__has_payload(int kind)
            kind == WEFT__INVITE || kind == WEFT__BEREFT || kind == WEFT__TURN;
 }
 
+/* Whether it is about a failure or such, which must not wait behind messages that nobody waits for:
+ * who has called late hears of it before it takes what was sent earlier. */
+static inline int weft__is_urgent(int kind)
+{
+    return kind != WEFT__DATA && kind != WEFT__SIGNAL && kind != WEFT__TURN;
+}
+
 /* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
 struct weft__message {
     struct weft__message *next; /* for its owner's queues */

@@ -13,7 +13,7 @@
  * which are quicker; whatever is told of cells they do not change.
  *
  *   inbox: NULL <- m3 <- m2 <- m1     taken whole, turned round, handed to the engine
- *          CLOSED: the rank has left
+ *          WEFT__CLOSED: the rank has left
  *
  * Ranks that have left stand in a list of the group, in their order, which every rank reads on from
  * where it was when it polls; so a rank that leaves writes one word, and a group that ends does not
@@ -29,77 +29,21 @@
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
 #include "runtime/context/context.h"
-#include "runtime/transport/local/lane.h"
+#include "runtime/transport/local/inside.h"
 #include <string.h>
 #include <unistd.h>
 
 extern const struct weft_transport weft__transport_local; /* about.c */
 
-#define EAGER_BYTES    ((size_t)8 << 10)
-#define SMALL_BYTES    ((size_t)192)
-#define SMALL_CELLS    ((size_t)256)
-#define LARGE_CELLS    ((size_t)32)
-#define CELL_ALIGNMENT ((size_t)64)
-#define FAILURE_TRIES  100
-#define EAGER_MOST     ((size_t)1 << 40) /* so that the size of a cell does not wrap */
-#define MESSAGES_MOST  ((size_t)1 << 31)
+#define EAGER_BYTES   ((size_t)8 << 10)
+#define SMALL_BYTES   ((size_t)192)
+#define SMALL_CELLS   ((size_t)256)
+#define LARGE_CELLS   ((size_t)32)
+#define FAILURE_TRIES 100
+#define EAGER_MOST    ((size_t)1 << 40) /* so that the size of a cell does not wrap */
+#define MESSAGES_MOST ((size_t)1 << 31)
 
-/* message.flags */
-enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5, OF_LANE = 6 };
-enum { POSTED, TAKEN, READING, WITHDRAWN }; /* message.state */
-enum { NOBODY = -1 };                       /* in the list of those that have left: its end */
-
-/* A cell is a message, whose `own` is the rank that it belongs to, and its payload. */
-#define CELL_HEADER ((sizeof(struct weft__message) + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1))
-
-static struct weft__message closed_mark;
-#define CLOSED (&closed_mark)
-
-struct kept {
-    struct kept *next;
-    void *memory;
-    void (*release)(void *);
-};
-
-/* Kept 128 bytes apart: processors fetch pairs of lines. */
-struct endpoint {
-    /* Touched by senders. */
-    _Alignas(128) _Atomic(struct weft__message *) inbox;
-    struct weft__bell bell;
-    /* Touched by receivers of our messages. */
-    _Alignas(128) _Atomic(struct weft__message *) returns;
-    /* Ours. */
-    _Alignas(128) struct weft__message *free_cells[3]; /* by kind */
-    struct weft__message *free_records;                /* for what lanes bring */
-    char *records;
-    size_t uncut_records;
-    char *cells[3];
-    size_t uncut[3];      /* cells at the end of the memory that have never been used */
-    int left;             /* stands in the group's list */
-    _Atomic int returned; /* its function has, while its helper goes on */
-    _Atomic int exists;   /* 0: never, 1: has a context, 2: had one */
-};
-
-struct weft_local {
-    int size;
-    uint64_t group;
-    size_t eager_bytes;
-    size_t small_cells;
-    size_t large_cells;
-    struct endpoint *endpoints;
-    struct weft__lane *lanes; /* [to * size + from]; NULL: there are none */
-    _Atomic int32_t *left;    /* ranks that have left or returned; NOBODY at the end */
-    _Atomic uint32_t left_count;
-    _Atomic(struct kept *) kept;
-};
-
-struct local_transport {
-    struct weft__transport base;
-    struct weft_local *local;
-    struct endpoint *own;
-    atomic_uint left_seen; /* of the group's list */
-    int used;              /* by a context that was made */
-};
+struct weft__message weft__closed_mark;
 
 /* ---- the group ---- */
 
@@ -148,16 +92,14 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
         local->small_cells = SMALL_CELLS;
         local->large_cells = LARGE_CELLS;
     }
-    local->endpoints = (size_t)size > SIZE_MAX / sizeof(struct endpoint)
+    local->endpoints = (size_t)size > SIZE_MAX / sizeof(struct weft__endpoint)
                            ? NULL
-                           : weft__aligned(128, (size_t)size * sizeof(struct endpoint));
+                           : weft__aligned(128, (size_t)size * sizeof(struct weft__endpoint));
     local->left = weft__malloc(2 * (size_t)size + 1, sizeof *local->left);
     int lanes = size <= WEFT__LANE_RANKS && config.eager_messages == 0 &&
                 local->eager_bytes >= WEFT__LINE_PAYLOAD;
-    if (lanes)
-        local->lanes = weft__aligned(128, (size_t)size * (size_t)size * sizeof *local->lanes);
-    if (!local->endpoints || !local->left || (lanes && !local->lanes)) {
-        weft__free(local->lanes);
+    if (weft__lanes_make(local, lanes) != WEFT_OK || !local->endpoints || !local->left) {
+        weft__lanes_free(local);
         weft__free((void *)local->left);
         weft__free(local->endpoints);
         weft__free(local);
@@ -172,7 +114,7 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
 /* Frees cells that came from the heap and nobody will take any more. */
 static void free_heap_cells(struct weft__message *message)
 {
-    while (message && message != CLOSED) {
+    while (message && message != WEFT__CLOSED) {
         struct weft__message *next = message->next;
         if (message->flags == CELL_HEAP)
             weft__free(message);
@@ -197,9 +139,9 @@ void weft_local_destroy(struct weft_local *local)
     for (int r = 0; r < local->size; r++) {
         weft__free(local->endpoints[r].cells[CELL_SMALL]);
         weft__free(local->endpoints[r].cells[CELL_LARGE]);
-        weft__free(local->endpoints[r].records);
+        weft__lane_records_free(&local->endpoints[r]);
     }
-    weft__free(local->lanes);
+    weft__lanes_free(local);
     weft__free((void *)local->left);
     weft__free(local->endpoints);
     weft__free(local);
@@ -214,7 +156,7 @@ static size_t cell_bytes(const struct weft_local *local, int kind)
 }
 
 /* Memory for cells, which is not touched before one is used: most ranks of many use few. */
-static int make_cells(struct weft_local *local, struct endpoint *own, int kind, size_t count)
+static int make_cells(struct weft_local *local, struct weft__endpoint *own, int kind, size_t count)
 {
     size_t bytes = cell_bytes(local, kind);
     if (count == 0 || (kind == CELL_SMALL ? SMALL_BYTES : 0) > local->eager_bytes)
@@ -228,7 +170,7 @@ static int make_cells(struct weft_local *local, struct endpoint *own, int kind, 
 }
 
 /* A cell that has never been used; NULL: there is none. */
-static struct weft__message *cut_cell(const struct weft_local *local, struct endpoint *own,
+static struct weft__message *cut_cell(const struct weft_local *local, struct weft__endpoint *own,
                                       int kind)
 {
     if (own->uncut[kind] == 0)
@@ -241,13 +183,13 @@ static struct weft__message *cut_cell(const struct weft_local *local, struct end
     return cell;
 }
 
-static void keep_cell(struct endpoint *own, struct weft__message *message)
+static void keep_cell(struct weft__endpoint *own, struct weft__message *message)
 {
     message->next = own->free_cells[message->flags];
     own->free_cells[message->flags] = message;
 }
 
-static struct weft__message *take_cell(const struct weft_local *local, struct endpoint *own,
+static struct weft__message *take_cell(const struct weft_local *local, struct weft__endpoint *own,
                                        int kind)
 {
     struct weft__message *message = own->free_cells[kind];
@@ -270,9 +212,10 @@ static struct weft__message *take_cell(const struct weft_local *local, struct en
     return message;
 }
 
-static void give_back(struct weft_local *local, struct endpoint *own, struct weft__message *message)
+static void give_back(struct weft_local *local, struct weft__endpoint *own,
+                      struct weft__message *message)
 {
-    struct endpoint *owner = &local->endpoints[message->own];
+    struct weft__endpoint *owner = &local->endpoints[message->own];
     if (owner == own) {
         keep_cell(own, message);
         return;
@@ -284,118 +227,15 @@ static void give_back(struct weft_local *local, struct endpoint *own, struct wef
                                                   memory_order_release, memory_order_relaxed));
 }
 
-/* ---- lanes ---- */
-
-static struct weft__lane *lane_of(const struct weft_local *local, int from, int to)
-{
-    return &local->lanes[to * local->size + from];
-}
-
-/* Memory for what lanes bring, which is not touched before it is used. */
-static int make_records(const struct weft_local *local, struct endpoint *own)
-{
-    if (!local->lanes)
-        return WEFT_OK;
-    own->uncut_records = (size_t)local->size * WEFT__LANE_RECORDS;
-    /* One more for the alignment. */
-    own->records = weft__malloc(own->uncut_records + 1, sizeof(struct weft__lane_record));
-    return own->records ? WEFT_OK : weft__error_memory("the small messages of a local rank");
-}
-
-/* There are as many as all senders' lanes allow. */
-static struct weft__lane_record *take_record(struct endpoint *own)
-{
-    struct weft__message *message = own->free_records;
-    if (message) {
-        own->free_records = message->next;
-        return (struct weft__lane_record *)message; /* its first member */
-    }
-    uintptr_t begin = (uintptr_t)own->records + CELL_ALIGNMENT - 1;
-    begin -= begin % CELL_ALIGNMENT;
-    struct weft__lane_record *record =
-        (void *)(begin + --own->uncut_records * sizeof(struct weft__lane_record));
-    record->message.flags = OF_LANE;
-    return record;
-}
-
-/* A message whose payload, if any, is `bytes` bytes. 0: it does not go by a lane now. */
-static int send_by_lane(const struct local_transport *self, const struct weft__message *message,
-                        size_t bytes, const struct weft__xfer *xfer)
-{
-    const struct weft_local *local = self->local;
-    struct endpoint *endpoint = &local->endpoints[message->to];
-    struct weft__lane *lane = lane_of(local, self->base.rank, message->to);
-    struct weft__line *line = weft__lane_line(lane, bytes);
-    if (!line || atomic_load_explicit(&endpoint->inbox, memory_order_relaxed) == CLOSED)
-        return 0;
-    line->tag = message->tag;
-    line->object = message->object;
-    line->version = message->version;
-    line->bytes = (uint32_t)message->bytes;
-    line->part = message->part;
-    line->turn = message->turn;
-    line->kind = message->kind;
-    for (size_t at = 0, chunk; at < bytes; at += chunk) {
-        chunk = bytes - at;
-        const char *from =
-            xfer ? weft__xfer_chunk(xfer, at, &chunk) : (const char *)message->data + at;
-        if (chunk > bytes - at)
-            chunk = bytes - at;
-        memcpy(line->payload + at, from, chunk);
-    }
-    weft__lane_publish(lane, line);
-    weft__bell_ring(&endpoint->bell);
-    return 1;
-}
-
-/* Hands over what is in the lane of a rank. */
-static int take_lane(const struct local_transport *self, int from)
-{
-    struct weft__lane *lane = lane_of(self->local, from, self->base.rank);
-    int count = 0;
-    for (; count < WEFT__LANE_LINES && weft__lane_has(lane); count++) {
-        uint32_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
-        const struct weft__line *line = &lane->lines[taken % WEFT__LANE_LINES];
-        struct weft__lane_record *record = take_record(self->own);
-        struct weft__message *message = &record->message;
-        message->bytes = line->bytes;
-        message->version = line->version;
-        message->object = line->object;
-        message->tag = line->tag;
-        message->from = message->own = from;
-        message->to = self->base.rank;
-        message->kind = line->kind;
-        message->list = 0;
-        message->turn = line->turn;
-        message->part = line->part;
-        memcpy(record->payload, line->payload, WEFT__LINE_PAYLOAD);
-        message->data =
-            weft__has_payload(message->kind) && message->bytes > 0 ? record->payload : NULL;
-        /* Release: it has been read; pairs with weft__lane_look(). */
-        atomic_store_explicit(&lane->taken, taken + 1, memory_order_release);
-        weft__engine_message(self->base.engine, message);
-    }
-    return count;
-}
-
-static void release_record(const struct local_transport *self, struct weft__message *message)
-{
-    _Atomic uint32_t *released = &lane_of(self->local, message->own, self->base.rank)->released;
-    message->next = self->own->free_records;
-    self->own->free_records = message;
-    atomic_store_explicit(released, atomic_load_explicit(released, memory_order_relaxed) + 1,
-                          memory_order_release);
-}
-
 /* ---- the inbox ---- */
 
 /* 0 if that rank has left. */
 static int push(struct weft_local *local, int to, struct weft__message *message)
 {
-    struct endpoint *endpoint = &local->endpoints[to];
+    struct weft__endpoint *endpoint = &local->endpoints[to];
     struct weft__message *head = atomic_load_explicit(&endpoint->inbox, memory_order_relaxed);
     do {
-        if (head == CLOSED)
+        if (head == WEFT__CLOSED)
             return 0;
         message->next = head;
         /* Release: pairs with the exchange in take(). Sequentially consistent, for the bell. */
@@ -406,14 +246,14 @@ static int push(struct weft_local *local, int to, struct weft__message *message)
 }
 
 /* What this rank sends, as against what it gives back. */
-static int push_sent(const struct local_transport *self, struct weft__message *message)
+static int push_sent(const struct weft__local_transport *self, struct weft__message *message)
 {
     if (self->local->lanes) /* before the receiver can count it */
-        lane_of(self->local, self->base.rank, message->to)->in_inbox++;
+        weft__lane_of(self->local, self->base.rank, message->to)->in_inbox++;
     return push(self->local, message->to, message);
 }
 
-static struct weft__message *take(struct endpoint *own, struct weft__message *leave)
+static struct weft__message *take(struct weft__endpoint *own, struct weft__message *leave)
 {
     if (!leave && !atomic_load_explicit(&own->inbox, memory_order_relaxed))
         return NULL;
@@ -452,7 +292,7 @@ static inline void copy_head(struct weft__message *copy, const struct weft__mess
 }
 
 /* Not before the receiver has read it. */
-static int send_direct(const struct local_transport *self, struct weft__xfer *xfer)
+static int send_direct(const struct weft__local_transport *self, struct weft__xfer *xfer)
 {
     xfer->message.flags = DIRECT;
     atomic_store_explicit(&xfer->message.state, POSTED, memory_order_relaxed);
@@ -461,12 +301,17 @@ static int send_direct(const struct local_transport *self, struct weft__xfer *xf
 
 static int local_send(struct weft__transport *transport, struct weft__xfer *xfer)
 {
-    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__local_transport *self = (struct weft__local_transport *)transport;
     struct weft_local *local = self->local;
     struct weft__message *message = &xfer->message;
     size_t bytes = message->bytes;
-    if (local->lanes && send_by_lane(self, message, bytes, message->list ? xfer : NULL))
-        return WEFT_OK;
+    if (local->lanes) {
+        int status = weft__lane_send(self, message, bytes, message->list ? xfer : NULL);
+        if (status == WEFT__LANE_SENT)
+            return WEFT_OK;
+        if (status == WEFT__LANE_FULL)
+            return send_direct(self, xfer);
+    }
     if (bytes <= local->eager_bytes) {
         struct weft__message *copy = NULL;
         if (bytes <= SMALL_BYTES)
@@ -496,7 +341,7 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
 
 static int local_send_device(struct weft__transport *transport, struct weft__xfer *xfer)
 {
-    return send_direct((const struct local_transport *)transport, xfer);
+    return send_direct((const struct weft__local_transport *)transport, xfer);
 }
 
 static int has_left(const struct weft_local *local, uint32_t place)
@@ -507,7 +352,7 @@ static int has_left(const struct weft_local *local, uint32_t place)
 
 static void enlist(const struct weft__transport *transport, int32_t what)
 {
-    struct weft_local *local = ((const struct local_transport *)transport)->local;
+    struct weft_local *local = ((const struct weft__local_transport *)transport)->local;
     uint32_t place = atomic_fetch_add_explicit(&local->left_count, 1, memory_order_relaxed);
     atomic_store_explicit(&local->left[place], what, memory_order_seq_cst);
     for (int r = 0; r < local->size; r++)
@@ -518,7 +363,7 @@ static void enlist(const struct weft__transport *transport, int32_t what)
 /* After everything else that this rank has sent: whoever waits for more waits in vain. */
 static void local_leave(struct weft__transport *transport)
 {
-    struct endpoint *own = ((struct local_transport *)transport)->own;
+    struct weft__endpoint *own = ((struct weft__local_transport *)transport)->own;
     if (own->left)
         return;
     own->left = 1;
@@ -527,22 +372,22 @@ static void local_leave(struct weft__transport *transport)
 
 static void local_retire(struct weft__transport *transport)
 {
-    struct endpoint *own = ((struct local_transport *)transport)->own;
+    struct weft__endpoint *own = ((struct weft__local_transport *)transport)->own;
     if (!atomic_exchange_explicit(&own->returned, 1, memory_order_release))
         enlist(transport, -2 - transport->rank);
 }
 
 static int local_returned(const struct weft__transport *transport, int rank)
 {
-    struct weft_local *local = ((const struct local_transport *)transport)->local;
+    struct weft_local *local = ((const struct weft__local_transport *)transport)->local;
     return atomic_load_explicit(&local->endpoints[rank].returned, memory_order_acquire);
 }
 
 static int local_control(struct weft__transport *transport, const struct weft__message *message)
 {
-    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__local_transport *self = (struct weft__local_transport *)transport;
     size_t bytes = message->data ? message->bytes : 0; /* of news */
-    if (self->local->lanes && send_by_lane(self, message, bytes, NULL))
+    if (self->local->lanes && weft__lane_send(self, message, bytes, NULL) == WEFT__LANE_SENT)
         return WEFT_OK;
     struct weft__message *copy =
         bytes > SMALL_BYTES ? NULL : take_cell(self->local, self->own, CELL_SMALL);
@@ -572,13 +417,13 @@ static int local_control(struct weft__transport *transport, const struct weft__m
 
 static void receive(struct weft__transport *transport, struct weft__message *message)
 {
-    const struct weft_local *local = ((struct local_transport *)transport)->local;
+    const struct weft_local *local = ((struct weft__local_transport *)transport)->local;
     if (message->flags == BACK) {
         weft__engine_sent(transport->engine, (struct weft__xfer *)message, (int)message->tag);
         return;
     }
     if (local->lanes) {
-        _Atomic uint32_t *count = &lane_of(local, message->from, transport->rank)->from_inbox;
+        _Atomic uint32_t *count = &weft__lane_of(local, message->from, transport->rank)->from_inbox;
         /* Release: what comes by the lane from now on is handed over later. */
         atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
                               memory_order_release);
@@ -596,18 +441,21 @@ static void receive(struct weft__transport *transport, struct weft__message *mes
 }
 
 /* What is in the inbox, and who has left: those first, since what they have sent is in it. */
-static WEFT__NOINLINE int take_in(struct local_transport *self)
+static WEFT__NOINLINE int take_in(struct weft__local_transport *self)
 {
     struct weft__transport *transport = &self->base;
     const uint32_t seen = atomic_load_explicit(&self->left_seen, memory_order_relaxed);
     uint32_t upto = seen;
     while (has_left(self->local, upto))
         upto++;
+    /* Acquire: pairs with weft__lane_send(). A failure is heard at once, whatever stands before it. */
+    uint32_t urgent = atomic_load_explicit(&self->own->urgent, memory_order_acquire);
     /* The inbox before the lanes, whose messages are handed over first: lane.h says why. */
     struct weft__message *message = take(self->own, NULL);
-    int count = 0;
+    int count = 0, all = message || upto != seen || urgent != self->own->urgent_seen;
     for (int from = 0; self->local->lanes && from < self->local->size; from++)
-        count += take_lane(self, from);
+        count += weft__lane_take(self, from, all);
+    self->own->urgent_seen = urgent;
     while (message) {
         struct weft__message *next = message->next;
         receive(transport, message);
@@ -628,11 +476,11 @@ static WEFT__NOINLINE int take_in(struct local_transport *self)
 
 static int local_pending(struct weft__transport *transport)
 {
-    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__local_transport *self = (struct weft__local_transport *)transport;
     const struct weft_local *local = self->local;
     if (local->lanes)
         for (int from = 0; from < local->size; from++)
-            if (weft__lane_has(lane_of(local, from, transport->rank)))
+            if (weft__lane_has(weft__lane_of(local, from, transport->rank)))
                 return 1;
     /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
     return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) ||
@@ -642,13 +490,13 @@ static int local_pending(struct weft__transport *transport)
 /* Most looks find nothing. In which order they look does not matter: take_in() looks again. */
 static int local_poll(struct weft__transport *transport)
 {
-    return local_pending(transport) ? take_in((struct local_transport *)transport) : 0;
+    return local_pending(transport) ? take_in((struct weft__local_transport *)transport) : 0;
 }
 
 static void local_release(struct weft__transport *transport, struct weft__message *message,
                           int consumed)
 {
-    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__local_transport *self = (struct weft__local_transport *)transport;
     if (message->flags == DIRECT) {
         /* The record belongs to the sender again once it is pushed. */
         message->flags = BACK;
@@ -656,8 +504,8 @@ static void local_release(struct weft__transport *transport, struct weft__messag
                                   : consumed == 0 ? WEFT_ERR_PEER
                                                   : WEFT_ERR_CANCELLED);
         push(self->local, message->from, message);
-    } else if (message->flags == OF_LANE) {
-        release_record(self, message);
+    } else if (message->flags == OF_LANE || message->flags == BEHIND_LANE) {
+        weft__lane_release(self, message);
     } else if (message->flags == CELL_HEAP) {
         weft__free(message);
     } else {
@@ -694,7 +542,7 @@ static int local_cancel(struct weft__transport *transport, struct weft__xfer *xf
 
 static void local_keep(struct weft__transport *transport, void *memory, void (*release)(void *))
 {
-    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__local_transport *self = (struct weft__local_transport *)transport;
     struct kept *kept = weft__malloc(1, sizeof *kept);
     if (!kept)
         return; /* lost, which is better than freed while another rank may look at it */
@@ -708,7 +556,7 @@ static void local_keep(struct weft__transport *transport, void *memory, void (*r
 }
 
 /* As if the rank had never been opened; what has come for it stays. */
-static void forget(struct endpoint *own, struct local_transport *self)
+static void forget(struct weft__endpoint *own, struct weft__local_transport *self)
 {
     for (int kind = CELL_SMALL; kind <= CELL_LARGE; kind++) {
         weft__free(own->cells[kind]);
@@ -716,22 +564,19 @@ static void forget(struct endpoint *own, struct local_transport *self)
         own->free_cells[kind] = NULL;
         own->uncut[kind] = 0;
     }
-    weft__free(own->records);
-    own->records = NULL;
-    own->free_records = NULL;
-    own->uncut_records = 0;
+    weft__lane_records_free(own);
     weft__free(self);
     atomic_store_explicit(&own->exists, 0, memory_order_release);
 }
 
 static void local_close(struct weft__transport *transport)
 {
-    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__local_transport *self = (struct weft__local_transport *)transport;
     if (!self->used) {
         forget(self->own, self);
         return;
     }
-    struct weft__message *message = take(self->own, CLOSED);
+    struct weft__message *message = take(self->own, WEFT__CLOSED);
     while (message) {
         struct weft__message *next = message->next;
         if (message->flags != BACK)
@@ -764,20 +609,20 @@ static const struct weft__transport_ops local_ops = {
 /* ---- contexts ---- */
 
 static int open_rank(const char *who, struct weft_local *local, int rank,
-                     struct local_transport **out)
+                     struct weft__local_transport **out)
 {
-    struct endpoint *own = &local->endpoints[rank];
+    struct weft__endpoint *own = &local->endpoints[rank];
     int never = 0;
     if (!atomic_compare_exchange_strong_explicit(&own->exists, &never, 1, memory_order_acq_rel,
                                                  memory_order_acquire))
         return weft__error(WEFT_ERR_STATE, "%s: rank %d %s a context", who, rank,
                            never == 1 ? "has" : "has had");
-    struct local_transport *self = weft__calloc(1, sizeof *self);
+    struct weft__local_transport *self = weft__calloc(1, sizeof *self);
     int status = !self ? weft__error_memory(who) : WEFT_OK;
     if (status != WEFT_OK ||
         (status = make_cells(local, own, CELL_SMALL, local->small_cells)) != WEFT_OK ||
         (status = make_cells(local, own, CELL_LARGE, local->large_cells)) != WEFT_OK ||
-        (status = make_records(local, own)) != WEFT_OK) {
+        (status = weft__lane_records_make(local, own)) != WEFT_OK) {
         forget(own, self);
         return status;
     }
@@ -807,7 +652,7 @@ int weft_context_create_local(struct weft_context **context, struct weft_local *
         return WEFT__INVALID("%s: argument `rank` is %d, expected 0..%d", __func__, rank,
                              local->size - 1);
     struct weft_context_config settings;
-    struct local_transport *self = NULL;
+    struct weft__local_transport *self = NULL;
     int status = weft__context_config_read(__func__, "config", config, &settings);
     if (status == WEFT_OK)
         status = open_rank(__func__, local, rank, &self);

@@ -146,13 +146,6 @@ static inline int has_room(struct weft__channel *channel, struct weft__peer *pee
     return room(peer) > kept || (look_at_credits(channel, peer) && room(peer) > kept);
 }
 
-/* What must not wait behind messages that nobody waits for. */
-static inline int is_urgent(int kind)
-{
-    return kind != WEFT__DATA && kind != WEFT__SIGNAL && kind != WEFT__TURN &&
-           kind < WEFT__LINE_OWN;
-}
-
 int weft__ring_may_send(struct weft__channel *channel, struct weft__peer *peer)
 {
     return has_room(channel, peer, LINES_SENDS_KEEP(&channel->layout));
@@ -179,7 +172,7 @@ int weft__ring_put(struct weft__channel *channel, struct weft__peer *peer,
         copy_payload((char *)line->payload, bytes, data, xfer);
     publish(channel, peer, line);
     /* Release: the line is there; pairs with weft__ring_take(). */
-    if (is_urgent(given->kind))
+    if (given->kind < WEFT__LINE_OWN && weft__is_urgent(given->kind))
         atomic_fetch_add_explicit(&peer->region->urgent, 1, memory_order_release);
     return 1;
 }
