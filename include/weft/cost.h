@@ -19,7 +19,8 @@ struct weft_context;
 /**
  * What messages and arithmetic cost, in microseconds, plain numbers of which 0 is free: a message
  * of m bytes takes alpha + m * beta, a reduction of m bytes m * gamma, a copy of m bytes m * copy;
- * a node of a schedule `node`.
+ * a node of a schedule `node`. What is said of larger messages, of both directions and of cores
+ * comes on top, and 0 is that there is no such thing.
  */
 struct weft_cost_model {
     size_t struct_size;
@@ -30,6 +31,16 @@ struct weft_cost_model {
     double node_us;
     /** Segments smaller than this are not worth their overhead: a plain number. */
     size_t segment_bytes;
+    /** Messages of more bytes wait for their receives, and take rendezvous_us more. 0: none do. */
+    size_t eager_bytes;
+    double rendezvous_us;
+    /** A byte of a message where its receiver sends as much to its sender at the same time: both
+     *  directions of one connection may share what it carries. 0: as beta. */
+    double exchange_us_per_byte;
+    /** Ranks of one host that run at once, and how long one that waits takes to get a core from
+     *  another. 0: all run at once. */
+    size_t cores;
+    double switch_us;
 };
 
 /** The defaults for a transport ("local", "mpi"); any other name gives those of "local". They are

@@ -26,6 +26,13 @@ static size_t system_memory(void)
     return pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : 0;
 }
 
+int weft__topology_cores(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return cores < 1 ? 1 : (int)cores;
+}
+
 #ifdef WEFT_HAVE_HWLOC
 
 #    include <hwloc.h>

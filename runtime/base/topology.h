@@ -8,6 +8,9 @@
 /* Hardware threads that this process may use (its affinity mask); at least 1. */
 int weft__topology_threads(void);
 
+/* Hardware threads that are there, whoever may use them: the same in all processes of a machine. */
+int weft__topology_cores(void);
+
 /* Whether that are as many as ranks. More ranks than the machine has threads are no question to the
  * system: hwloc would look at every thread of the process. */
 int weft__topology_holds(int ranks);

@@ -455,7 +455,12 @@ int weft_context_get_cost(const struct weft_context *context, struct weft_cost_m
 {
     if (!context || !model)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "model");
-    return weft_sized_fill(__func__, "model", model, weft__context_cost(context), sizeof *model);
+    struct weft_cost_model full = *weft__context_cost(context);
+    /* Of one host all ranks count the same. */
+    if (full.cores == 0 && weft_context_host_count(context) == 1 &&
+        !context->engine.transport->about->virtual_time)
+        full.cores = (size_t)weft__topology_cores();
+    return weft_sized_fill(__func__, "model", model, &full, sizeof *model);
 }
 
 int weft__companion_check(const char *companion, const char *version, uint64_t layout)

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VERSION = 1, KEYS = 5, NET_KEYS = 5 };
+enum { VERSION = 1, KEYS = 8, SIZES = 3, NET_KEYS = 5 };
 
 /* No cost is larger. */
 #define LARGEST 1e9
@@ -32,6 +32,16 @@ static const struct key keys[KEYS] = {
     {"gamma_us_per_byte", offsetof(struct weft_cost_model, gamma_us_per_byte), 0},
     {"copy_us_per_byte", offsetof(struct weft_cost_model, copy_us_per_byte), 0},
     {"node_us", offsetof(struct weft_cost_model, node_us), 0},
+    {"rendezvous_us", offsetof(struct weft_cost_model, rendezvous_us), 1},
+    {"exchange_us_per_byte", offsetof(struct weft_cost_model, exchange_us_per_byte), 1},
+    {"switch_us", offsetof(struct weft_cost_model, switch_us), 1},
+};
+
+/* Plain numbers of bytes, or of cores; each may be missing. */
+static const struct key size_keys[SIZES] = {
+    {"segment_bytes", offsetof(struct weft_cost_model, segment_bytes), 1},
+    {"eager_bytes", offsetof(struct weft_cost_model, eager_bytes), 1},
+    {"cores", offsetof(struct weft_cost_model, cores), 1},
 };
 
 static const struct key net_keys[NET_KEYS] = {
@@ -114,22 +124,37 @@ static int check_keys(const struct where *where, json_t *object, const struct ke
     return WEFT_OK;
 }
 
+static int read_sizes(const struct where *where, const json_t *object,
+                      struct weft_cost_model *model)
+{
+    for (size_t i = 0; i < SIZES; i++) {
+        const json_t *value = json_object_get(object, size_keys[i].name);
+
+        if (!value)
+            continue;
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return expected(where, size_keys[i].name, value,
+                            i == SIZES - 1 ? "a number of cores" : "a number of bytes");
+        *(size_t *)(void *)((char *)model + size_keys[i].offset) =
+            (size_t)json_integer_value(value);
+    }
+    return WEFT_OK;
+}
+
 static int read_entry(struct where *where, json_t *entry, struct weft_cost_model *model,
                       struct weft_net *net)
 {
-    static const char *const others[] = {"segment_bytes", "residual", "net", NULL};
+    static const char *const others[] = {"segment_bytes", "eager_bytes", "cores",
+                                         "residual",      "net",         NULL};
     static const char *const net_others[] = {"S", NULL};
     json_t *network = json_object_get(entry, "net");
-    const json_t *segment = json_object_get(entry, "segment_bytes"), *largest;
+    const json_t *largest;
     int status;
 
     if ((status = check_keys(where, entry, keys, KEYS, others)) ||
-        (status = read_numbers(where, entry, keys, KEYS, model)))
+        (status = read_numbers(where, entry, keys, KEYS, model)) ||
+        (status = read_sizes(where, entry, model)))
         return status;
-    if (segment && (!json_is_integer(segment) || json_integer_value(segment) < 0))
-        return expected(where, "segment_bytes", segment, "a number of bytes");
-    if (segment)
-        model->segment_bytes = (size_t)json_integer_value(segment);
     snprintf(where->text + strlen(where->text), sizeof where->text - strlen(where->text), ".net");
     if ((status = check_keys(where, network, net_keys, NET_KEYS, net_others)) ||
         (status = read_numbers(where, network, net_keys, NET_KEYS, net)))
@@ -296,7 +321,11 @@ int weft_cost_model_write(const char *path, const char *transport,
         json_object_set_new(network, "S", json_integer(0));
     else if (net->S && net->S <= INT64_MAX)
         json_object_set_new(network, "S", json_integer((json_int_t)net->S));
-    json_object_set_new(entry, "segment_bytes", json_integer((json_int_t)model->segment_bytes));
+    for (size_t i = 0; i < SIZES; i++)
+        json_object_set_new(
+            entry, size_keys[i].name,
+            json_integer((json_int_t) * (const size_t *)(const void *)((const char *)model +
+                                                                       size_keys[i].offset)));
     json_object_set_new(entry, "residual", json_real(residual));
     if (json_object_set_new(entry, "net", network) ||
         json_object_set_new(json_object_get(document, "transports"), transport, entry))

@@ -199,7 +199,8 @@ MEMBERS = {
         "segment_bytes": ["((size_t)1 << 30) + 1", "SIZE_MAX"]},
     "weft_cost_model": {
         "alpha_us": REAL, "beta_us_per_byte": REAL, "gamma_us_per_byte": REAL, "copy_us_per_byte": REAL,
-        "node_us": REAL, "segment_bytes": ANY},
+        "node_us": REAL, "segment_bytes": ANY, "eager_bytes": ANY, "rendezvous_us": REAL,
+        "exchange_us_per_byte": REAL, "cores": ANY, "switch_us": REAL},
     "weft_goal_options": {
         "activator_count": UNLISTED, "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "compute_us_per_byte": REAL, "op_cost_count": UNLISTED},

@@ -4,6 +4,10 @@
  *
  *   alpha, beta   a ping-pong: a message of m bytes takes alpha + m beta; least squares of the
  *                 relative errors over sizes from 8 B to 1 MiB
+ *   rendezvous    how much longer those take that wait for their receives, and from which size on
+ *                 they do: where that makes the errors less by a fifth
+ *   exchange      a further byte of messages that two ranks send to each other at once
+ *   switch        a yield on one core
  *   o, g          what a further small message in a row costs: its sender, and both together
  *   L, G          alpha - 2 o, beta
  *   node          a further join in a chain
@@ -18,8 +22,8 @@
 #include <math.h>
 #include <string.h>
 
-enum kind { PING, SENDS, STREAM, JOINS, REDUCE, COPY };
-enum { POINTS = 19, SMALL = 8, LARGEST = 1 << 20, REPEATS = 3 };
+enum kind { PING, EXCHANGE, SENDS, STREAM, JOINS, REDUCE, COPY };
+enum { POINTS = 21, SMALL = 8, LARGEST = 1 << 20, REPEATS = 3 };
 
 /* One thing that is timed: `count` of it in one run. */
 struct point {
@@ -29,11 +33,12 @@ struct point {
 };
 
 static const struct point points[POINTS] = {
-    {PING, 8, 64},        {PING, 64, 64},     {PING, 512, 64},     {PING, 2048, 64},
-    {PING, 8192, 32},     {PING, 32768, 16},  {PING, 131072, 8},   {PING, 524288, 2},
-    {PING, LARGEST, 2},   {SENDS, SMALL, 64}, {SENDS, SMALL, 192}, {STREAM, SMALL, 64},
-    {STREAM, SMALL, 192}, {JOINS, 0, 200},    {JOINS, 0, 1000},    {REDUCE, 4096, 64},
-    {REDUCE, 262144, 8},  {COPY, 4096, 64},   {COPY, 262144, 8},
+    {PING, 8, 64},       {PING, 64, 64},        {PING, 512, 64},        {PING, 2048, 64},
+    {PING, 8192, 32},    {PING, 32768, 16},     {PING, 131072, 8},      {PING, 524288, 2},
+    {PING, LARGEST, 2},  {EXCHANGE, 131072, 8}, {EXCHANGE, LARGEST, 2}, {SENDS, SMALL, 64},
+    {SENDS, SMALL, 192}, {STREAM, SMALL, 64},   {STREAM, SMALL, 192},   {JOINS, 0, 200},
+    {JOINS, 0, 1000},    {REDUCE, 4096, 64},    {REDUCE, 262144, 8},    {COPY, 4096, 64},
+    {COPY, 262144, 8},
 };
 
 /* What one rank holds. */
@@ -73,6 +78,26 @@ static void build_ping(struct weft_schedule *s, int rank, const struct point *po
         if (last >= 0)
             weft_schedule_add_order(s, last, node);
         last = node;
+    }
+}
+
+/* Messages both ways at once, each pair after the one before. */
+static void build_exchange(struct weft_schedule *s, int rank, const struct point *point)
+{
+    struct weft_region out = weft_region_at(0, 0, point->bytes);
+    struct weft_region in = weft_region_at(0, LARGEST, point->bytes);
+    weft_node_t last = -1;
+
+    for (int i = 0; i < point->count; i++) {
+        weft_node_t end = weft_schedule_add_join(s);
+        weft_node_t nodes[] = {weft_schedule_add_recv(s, in, !rank, (uint32_t)i),
+                               weft_schedule_add_send(s, out, !rank, (uint32_t)i)};
+        for (int n = 0; n < 2; n++) {
+            if (last >= 0)
+                weft_schedule_add_order(s, last, nodes[n]);
+            weft_schedule_add_order(s, nodes[n], end);
+        }
+        last = end;
     }
 }
 
@@ -130,6 +155,8 @@ static int open_point(struct weft_run **run, struct weft_context *context, unsig
     weft_schedule_add_slot(s, "answer", WEFT_U8, SMALL, WEFT_SLOT_SCRATCH);
     if (point->kind == PING && rank < 2)
         build_ping(s, rank, point);
+    else if (point->kind == EXCHANGE && rank < 2)
+        build_exchange(s, rank, point);
     else if ((point->kind == SENDS || point->kind == STREAM) && rank < 2)
         build_row(s, rank, point, point->kind == STREAM);
     else if (local && rank == 0)
@@ -273,6 +300,39 @@ static double fit(const double *x, const double *t, int count, double *a, double
     return sqrt(sum / count);
 }
 
+/* The same with a step: r more for those of `from` and on. Three equations in three unknowns, by
+ * Cramer's rule. */
+static double fit_step(const double *x, const double *t, int count, int from, double *a, double *b,
+                       double *r)
+{
+    double m[3][4] = {{0}}, sum = 0;
+
+    for (int i = 0; i < count; i++) {
+        double row[] = {1 / t[i], x[i] / t[i], i >= from ? 1 / t[i] : 0};
+        for (int j = 0; j < 3; j++) {
+            for (int k = 0; k < 3; k++)
+                m[j][k] += row[j] * row[k];
+            m[j][3] += row[j];
+        }
+    }
+#define DET(p, q, s)                                                                               \
+    (m[0][p] * (m[1][q] * m[2][s] - m[2][q] * m[1][s]) -                                           \
+     m[0][q] * (m[1][p] * m[2][s] - m[2][p] * m[1][s]) +                                           \
+     m[0][s] * (m[1][p] * m[2][q] - m[2][p] * m[1][q]))
+    double all = DET(0, 1, 2);
+    *a = DET(3, 1, 2) / all;
+    *b = DET(0, 3, 2) / all;
+    *r = DET(0, 1, 3) / all;
+#undef DET
+    if (!(*a > 0 && *b > 0 && *r > 0))
+        return INFINITY;
+    for (int i = 0; i < count; i++) {
+        double off = (*a + *b * x[i] + (i >= from ? *r : 0) - t[i]) / t[i];
+        sum += off * off;
+    }
+    return sqrt(sum / count);
+}
+
 /* What one more costs: per item between the two points of a kind; never below 0. */
 static double one_more(const struct model *model, enum kind kind)
 {
@@ -318,7 +378,7 @@ static void value(const struct model *model, const char *what, const char *unit,
 }
 
 /* Messages as they were measured, beside what the fit says of them. */
-static void print_messages(const struct model *model, double alpha, double beta)
+static void print_messages(const struct model *model, const struct weft_cost_model *cost)
 {
     for (int p = 0; p < POINTS; p++) {
         struct bench_samples each = {0}, fitted = {0};
@@ -328,7 +388,8 @@ static void print_messages(const struct model *model, double alpha, double beta)
             continue;
         for (size_t i = 0; i < model->samples[p].count; i++)
             bench_sample(&each, model->samples[p].values[i] / (2 * points[p].count));
-        bench_sample(&fitted, alpha + beta * (double)points[p].bytes);
+        bench_sample(&fitted, cost->alpha_us + cost->beta_us_per_byte * (double)points[p].bytes +
+                                  (points[p].bytes > cost->eager_bytes ? cost->rendezvous_us : 0));
         snprintf(what, sizeof what, "message %s", bench_size_text(points[p].bytes, size));
         bench_print(model->bench, &(struct bench_row){.what = what,
                                                       .unit = "us",
@@ -348,6 +409,11 @@ static void print_values(const struct model *model, const struct weft_cost_model
 
     value(model, "alpha", "us", cost->alpha_us);
     value(model, "beta", "us/MiB", cost->beta_us_per_byte * mega);
+    value(model, "exchange", "us/MiB",
+          (cost->exchange_us_per_byte > 0 ? cost->exchange_us_per_byte : cost->beta_us_per_byte) *
+              mega);
+    value(model, "rendezvous", "us", cost->rendezvous_us);
+    value(model, "eager", "bytes", (double)cost->eager_bytes);
     value(model, "residual", "share", residual);
     value(model, "L", "us", net->L);
     value(model, "o", "us", net->o);
@@ -356,11 +422,13 @@ static void print_values(const struct model *model, const struct weft_cost_model
     value(model, "gamma", "us/MiB", cost->gamma_us_per_byte * mega);
     value(model, "copy", "us/MiB", cost->copy_us_per_byte * mega);
     value(model, "node", "ns/node", cost->node_us * 1e3);
+    value(model, "cores", "-", (double)cost->cores);
+    value(model, "switch", "us", cost->switch_us);
 }
 
 static double fit_messages(const struct model *model, struct weft_cost_model *cost)
 {
-    double bytes[POINTS], us[POINTS];
+    double bytes[POINTS], us[POINTS], a, b, r;
     int count = 0;
 
     for (int p = 0; p < POINTS; p++) {
@@ -369,7 +437,29 @@ static double fit_messages(const struct model *model, struct weft_cost_model *co
             us[count++] = bench_least(&model->samples[p]) / (2 * points[p].count);
         }
     }
-    return fit(bytes, us, count, &cost->alpha_us, &cost->beta_us_per_byte);
+    double residual = fit(bytes, us, count, &cost->alpha_us, &cost->beta_us_per_byte);
+    double enough = residual * 0.8;
+    cost->eager_bytes = 0;
+    cost->rendezvous_us = 0;
+    for (int from = 2; !model->messages && from < count - 1; from++) {
+        double off = fit_step(bytes, us, count, from, &a, &b, &r);
+        if (off >= enough)
+            continue;
+        enough = residual = off;
+        cost->alpha_us = a;
+        cost->beta_us_per_byte = b;
+        cost->rendezvous_us = r;
+        cost->eager_bytes = (size_t)bytes[from - 1];
+    }
+    return residual;
+}
+
+/* A byte both ways, where it is more than one way. */
+static double exchanged(const struct model *model, const struct weft_cost_model *cost)
+{
+    double each = byte_more(model, EXCHANGE);
+
+    return each > 1.1 * cost->beta_us_per_byte ? each : 0;
 }
 
 static int conclude(const struct model *model)
@@ -388,7 +478,10 @@ static int conclude(const struct model *model)
     cost.node_us = one_more(model, JOINS);
     cost.gamma_us_per_byte = byte_more(model, REDUCE);
     cost.copy_us_per_byte = byte_more(model, COPY);
-    print_messages(model, cost.alpha_us, cost.beta_us_per_byte);
+    cost.exchange_us_per_byte = exchanged(model, &cost);
+    cost.cores = (size_t)model->bench->cores;
+    cost.switch_us = model->bench->yield_ns * 1e-3;
+    print_messages(model, &cost);
     print_values(model, &cost, &net, residual);
     if (!model->bench->output)
         return 0;

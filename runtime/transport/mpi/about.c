@@ -4,15 +4,20 @@
 #include <weft/context.h>
 #include <weft/cost.h>
 
-/* Estimated for MPICH between two processes that share memory. Contexts whose ranks are all on one
- * host have the shared transport's costs and idle times instead (near.c). */
+/* Fitted by `weft bench model` to MPICH 4.0.2 between two processes of a 2-core Zen 4 machine that
+ * pretend to be on two hosts (WEFT_HOSTS=0,1; docs/performance.md, "What messages cost"): a network
+ * is slower. Contexts whose ranks are all on one host have the shared transport's costs and idle
+ * times instead (near.c). */
 static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_cost_model),
-                                            .alpha_us = 0.3,
-                                            .beta_us_per_byte = 1 / 9.5e3,
-                                            .gamma_us_per_byte = 1 / 50e3,
-                                            .copy_us_per_byte = 1 / 14.5e3,
-                                            .node_us = 0.025,
-                                            .segment_bytes = 1024 * 1024};
+                                            .alpha_us = 0.76,
+                                            .beta_us_per_byte = 1.09e-4,
+                                            .gamma_us_per_byte = 2.45e-5,
+                                            .copy_us_per_byte = 2.5e-5,
+                                            .node_us = 0.0045,
+                                            .segment_bytes = 1024 * 1024,
+                                            .eager_bytes = 512,
+                                            .rendezvous_us = 0.4,
+                                            .switch_us = 1};
 
 /* Who sleeps is woken by its own host alone, and has to poll: it yields for longer before. */
 extern WEFT__PRIVATE const struct weft_transport weft__transport_mpi;
