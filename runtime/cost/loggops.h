@@ -64,6 +64,17 @@ struct weft__port {
 int weft__net_read(const char *who, const char *name, const struct weft_net *given,
                    struct weft_net *net);
 
+/* What there may be in the text of a network, but for what says how it is wired. */
+#define WEFT__NET_WORDS "L=, o=, g=, G=, O=, S=, offload="
+
+/* Whether a word of such a text, "L=1.5", is one of weft_net. */
+int weft__net_knows(const char *word, size_t length);
+/* Takes it into @p net; @p seen has a bit for each parameter there was, and begins as 0. WEFT_OK;
+ * WEFT_ERR_INVALID, with a text that begins with "network: " and the word. */
+int weft__net_take(const char *word, size_t length, struct weft_net *net, unsigned *seen);
+/* A number of @p length bytes from 0 to @p max: digits, a point, an exponent. 0, or -1. */
+int weft__net_number(const char *text, size_t length, double max, double *number);
+
 /* Microseconds in ticks, rounded to the nearest, clamped. */
 static inline weft__ticks_t weft__ticks(double us)
 {

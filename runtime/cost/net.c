@@ -74,8 +74,7 @@ static int parse_bytes(const char *digits, size_t length, uint64_t *bytes)
     return 0;
 }
 
-/* A number of `length` bytes from 0 to `max`: digits, a point, an exponent. */
-static int parse_number(const char *text, size_t length, double max, double *number)
+int weft__net_number(const char *text, size_t length, double max, double *number)
 {
     char copy[64], *end = NULL, *point;
     double value;
@@ -110,21 +109,35 @@ static int parse_offload(const char *word, size_t length, struct weft_net *net, 
     return WEFT_OK;
 }
 
-/* One word, "L=1.5", into `net`; `seen` has a bit for each parameter there was. */
-static int parse_word(const char *word, size_t length, struct weft_net *net, unsigned *seen)
+static int is_offload(const char *word, size_t length)
+{
+    return length >= strlen(OFFLOAD) && !memcmp(word, OFFLOAD, strlen(OFFLOAD));
+}
+
+/* The parameter of a word, "L=1.5"; NULL: it has none. */
+static const struct parameter *parameter_of(const char *word, size_t length)
+{
+    for (int i = 0; i < PARAMETERS && length > 1 && word[1] == '='; i++)
+        if (parameters[i].letter == word[0])
+            return &parameters[i];
+    return NULL;
+}
+
+int weft__net_knows(const char *word, size_t length)
+{
+    return is_offload(word, length) || parameter_of(word, length);
+}
+
+int weft__net_take(const char *word, size_t length, struct weft_net *net, unsigned *seen)
 {
     int shown = length < 40 ? (int)length : 40;
-    const struct parameter *parameter = NULL;
+    const struct parameter *parameter = parameter_of(word, length);
     int status;
 
-    if (length >= strlen(OFFLOAD) && !memcmp(word, OFFLOAD, strlen(OFFLOAD)))
+    if (is_offload(word, length))
         return parse_offload(word, length, net, seen);
-    for (int i = 0; i < PARAMETERS && length; i++)
-        if (parameters[i].letter == word[0])
-            parameter = &parameters[i];
-    if (!parameter || length < 2 || word[1] != '=')
-        return WEFT__INVALID("network: `%.*s`, expected one of L=, o=, g=, G=, O=, S=, offload= "
-                             "and a number",
+    if (!parameter)
+        return WEFT__INVALID("network: `%.*s`, expected one of " WEFT__NET_WORDS " and a number",
                              shown, word);
     if (*seen >> (parameter - parameters) & 1)
         return WEFT__INVALID("network: `%.*s` gives %c a second time, expected each once", shown,
@@ -138,8 +151,8 @@ static int parse_word(const char *word, size_t length, struct weft_net *net, uns
             net->S = WEFT_NET_NO_EAGER;
         return WEFT_OK;
     }
-    status = parse_number(word + 2, length - 2, parameter->max,
-                          (double *)((char *)net + parameter->offset));
+    status = weft__net_number(word + 2, length - 2, parameter->max,
+                              (double *)((char *)net + parameter->offset));
     if (status)
         return WEFT__INVALID("network: `%.*s`, expected %s from 0 to %g", shown, word,
                              parameter->unit, parameter->max);
@@ -161,7 +174,7 @@ int weft_net_parse(const char *text, struct weft_net *net)
     for (;;) {
         size_t length = strcspn(text, ",");
 
-        status = parse_word(text, length, &parsed, &seen);
+        status = weft__net_take(text, length, &parsed, &seen);
         if (status)
             return status;
         if (!text[length])
