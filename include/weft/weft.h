@@ -16,6 +16,7 @@
 #include <weft/cost.h>
 #include <weft/cuda.h>
 #include <weft/device.h>
+#include <weft/fabric.h>
 #include <weft/format.h>
 #include <weft/gossip.h>
 #include <weft/gradients.h>

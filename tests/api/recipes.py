@@ -201,6 +201,9 @@ MEMBERS = {
         "alpha_us": REAL, "beta_us_per_byte": REAL, "gamma_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "node_us": REAL, "segment_bytes": ANY, "eager_bytes": ANY, "rendezvous_us": REAL,
         "exchange_us_per_byte": REAL, "cores": ANY, "switch_us": REAL},
+    "weft_fabric": { # what is wired how is looked at where it is of some kind: tests/unit/sim/test_fabric.c
+        "levels": ANY, "extents": ANY, "oversubscription": COUNT, "ranks_per_host": COUNT, "hop_us": REAL,
+        "link_us_per_byte": REAL, "seed": ANY, "flags": FLAGS},
     "weft_goal_options": {
         "activator_count": UNLISTED, "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "compute_us_per_byte": REAL, "op_cost_count": UNLISTED},
@@ -332,6 +335,11 @@ FILLED = {
         "model": 'return weft_cost_model_read(api.path, "local", p, NULL);',
         "net": 'struct weft_cost_model model = api.cost;\n\n'
                '    return weft_cost_model_read(api.path, "local", &model, p);'},
+    "weft_fabric_parse": {
+        "fabric": 'struct weft_net net = api.net;\n\n'
+                  '    return weft_fabric_parse("torus=4", p, &net);',
+        "net": 'struct weft_fabric fabric = {.struct_size = sizeof fabric};\n\n'
+               '    return weft_fabric_parse("L=1", &fabric, p);'},
     "weft_gossip_get_stats": {
         "stats": of_average("weft_gossip", "weft_gossip_get_stats(average, p)")},
     "weft_gradients_get_plan": {"plan": of_average("weft_gradients", "weft_gradients_get_plan(average, p)")},
@@ -425,7 +433,7 @@ FILLED = {
 }
 
 # Of these, what stands in the struct before the call is read as well.
-READ_TOO = {"weft_net_parse", "weft_cost_model_read"}
+READ_TOO = {"weft_fabric_parse", "weft_net_parse", "weft_cost_model_read"}
 
 # ---- functions that take a time: {function: body with `ns`}. None takes WEFT_NS_NONE. ----
 

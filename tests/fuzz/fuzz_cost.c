@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzzes what says how much things cost: files of measured costs, and networks and methods of
- * merging on the command line. After an error nothing has changed; what is read is within its
+ * Fuzzes what says how much things cost: files of measured costs, and networks, fabrics and methods
+ * of merging on the command line. After an error nothing has changed; what is read is within its
  * bounds.
  */
 #ifndef _GNU_SOURCE
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <weft/fabric.h>
 #include <weft/merge.h>
 #include <weft/sim.h>
 
@@ -52,6 +53,45 @@ static void parse_net(const uint8_t *data, size_t size)
         require(is_sane(&net), "a network that cannot be");
     else
         require(!memcmp(&before, &net, sizeof net), "a network that was refused has changed");
+    free(text);
+}
+
+/* Of some kind, and no more than may be. */
+static int is_wired(const struct weft_fabric *fabric)
+{
+    long long hosts = 1;
+
+    for (int i = 0; i < fabric->levels && i < WEFT_FABRIC_LEVELS; i++) {
+        if (fabric->extents[i] < 1 || hosts > (1LL << 30) / fabric->extents[i])
+            return 0;
+        hosts *= fabric->extents[i];
+    }
+    return fabric->kind == WEFT_FABRIC_NONE
+               ? !fabric->levels
+               : fabric->levels >= 1 && fabric->levels <= WEFT_FABRIC_LEVELS &&
+                     weft_fabric_kind_name(fabric->kind) && isfinite(fabric->hop_us) &&
+                     isfinite(fabric->link_us_per_byte);
+}
+
+static void parse_fabric(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    struct weft_net net, net_before;
+    struct weft_fabric fabric, before;
+
+    if (!text)
+        return;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    weft_net_init(&net);
+    weft_fabric_init(&fabric);
+    net_before = net;
+    before = fabric;
+    if (weft_fabric_parse(text, &fabric, &net) == WEFT_OK)
+        require(is_sane(&net) && is_wired(&fabric), "a fabric that cannot be");
+    else
+        require(!memcmp(&before, &fabric, sizeof fabric) && !memcmp(&net_before, &net, sizeof net),
+                "a fabric that was refused has changed");
     free(text);
 }
 
@@ -112,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* A file begins with a brace, or with what is wrong in one. */
     if (size && data[0] >= 'A' && data[0] <= 'z') {
         parse_net(data, size);
+        parse_fabric(data, size);
         parse_method(data, size);
     } else {
         read_file(data, size);
