@@ -10,6 +10,7 @@
 #define WEFT_SIM_H
 
 #include <weft/cost.h>
+#include <weft/fabric.h>
 #include <weft/schedule.h>
 
 #ifdef __cplusplus
@@ -93,6 +94,11 @@ struct weft_sim_config {
      *  `compute_us_per_byte` says. Of several entries for an operation the longest one counts. */
     const struct weft_sim_op_cost *op_costs;
     size_t op_cost_count;
+    /** How hosts are wired; borrowed for the call. NULL, or of no kind: no two messages share
+     *  anything, and all that is below stays empty. */
+    const struct weft_fabric *fabric;
+    /** So many of the links that carried most are told of (weft_sim_result.links). Default 8. */
+    int links;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -159,6 +165,34 @@ struct weft_sim_fault {
     const char *text;
 };
 
+/** What came over the links of a dimension of a torus, or over those up to and down from the
+ *  switches of a level of a fat tree. */
+struct weft_sim_level {
+    /** Links, each direction counted by itself. */
+    uint64_t links;
+    /** Their bytes together: a message counts on each that it crosses. */
+    uint64_t bytes;
+    /** Bytes of the messages that cross any of them; a message counts once. */
+    uint64_t crossing_bytes;
+    /** What they carried of what they could have carried until the end: 0 .. 1. */
+    double utilisation;
+};
+
+/** A link, in one direction. */
+struct weft_sim_link {
+    /** What it leaves, and where it leads: coordinates on a torus, "(31,0)"; in a fat tree
+     *  "host 7", "switch 1.3", which is number 3 of those of level 1. */
+    char from[48];
+    char to[48];
+    /** Its dimension, or its level, as in weft_sim_result.levels. */
+    int level;
+    /** What it carried: messages, and their bytes. */
+    uint64_t messages;
+    uint64_t bytes;
+    /** What it carried of what it could have carried until the end: 0 .. 1. */
+    double utilisation;
+};
+
 /** What came out. Made by weft_simulate(), freed by weft_sim_result_destroy(). */
 struct weft_sim_result {
     size_t struct_size;
@@ -186,6 +220,16 @@ struct weft_sim_result {
     /** With WEFT_SIM_KEEP_NODES: node n of rank r is nodes_at[first_node[r] + n]; [ranks + 1]. */
     const uint64_t *first_node;
     const struct weft_sim_node *nodes_at;
+    /** With a fabric: bytes of all messages and signals; its dimensions, or levels from the hosts
+     *  up, [level_count]. Of a fat tree the last one's crossing_bytes are those that go over the
+     *  top. */
+    uint64_t sent_bytes;
+    const struct weft_sim_level *levels;
+    size_t level_count;
+    /** The busiest links, by bytes, of equals the lowest number first; those that carried nothing
+     *  are not among them. */
+    const struct weft_sim_link *links;
+    size_t link_count;
 };
 
 /**
@@ -195,7 +239,8 @@ struct weft_sim_result {
  * @return WEFT_OK, also if the schedules do not end (result->complete is 0 then);
  *         WEFT_ERR_INVALID (an argument; schedules that do not fit together: rank, size);
  *         WEFT_ERR_DUPLICATE as weft_schedule_commit(); WEFT_ERR_UNSUPPORTED (a time beyond 26
- *         days); WEFT_ERR_MEMORY; what `build` returned. Any thread; does not block.
+ *         days); WEFT_ERR_MEMORY; what `build` returned. More ranks than a fabric has room for are
+ *         WEFT_ERR_INVALID; hosts may have none. Any thread; does not block.
  */
 WEFT_EXPORT int weft_simulate(const struct weft_sim_config *config,
                               struct weft_sim_result **result);

@@ -53,6 +53,8 @@
  *     weft_sim_node          an array of them in weft_sim_result
  *     weft_sim_step          an array of them in weft_sim_result
  *     weft_sim_fault         an array of them in weft_sim_result
+ *     weft_sim_level         an array of them in weft_sim_result
+ *     weft_sim_link          an array of them in weft_sim_result
  *     weft_check_node        an array of them in weft_fault
  *     weft_algorithm         an array of them in weft_template
  *     weft_tensor_shape      an array of them is handed over

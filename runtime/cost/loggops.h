@@ -46,6 +46,7 @@ typedef uint64_t weft__ticks_t;
 struct weft__loggops {
     weft__ticks_t L, o, g;
     double G, O; /* ticks a byte */
+    double G_in; /* of the incoming link: G, or 0 where bytes come in as a fabric lets them */
     uint64_t S;
     uint64_t free_bytes; /* 1 with WEFT_NET_LOGGOPSIM */
     int offload;         /* WEFT_NET_OFFLOAD */
@@ -111,6 +112,7 @@ static inline struct weft__loggops weft__loggops_of(const struct weft_net *net)
         .g = weft__ticks(net->g),
         .G = net->G * WEFT__TICKS_PER_US,
         .O = net->O * WEFT__TICKS_PER_US,
+        .G_in = net->G * WEFT__TICKS_PER_US,
         .S = net->S == 0                   ? UINT64_MAX
              : net->S == WEFT_NET_NO_EAGER ? 0
                                            : net->S,
@@ -169,7 +171,7 @@ static inline weft__ticks_t weft__port_receive(struct weft__port *port,
                                                uint64_t bytes)
 {
     uint64_t m = weft__loggops_bytes(model, bytes);
-    weft__ticks_t gap = weft__ticks_bytes(model->G, m), own = weft__ticks_bytes(model->O, m);
+    weft__ticks_t gap = weft__ticks_bytes(model->G_in, m), own = weft__ticks_bytes(model->O, m);
     weft__ticks_t end = now + model->o + weft__ticks_later(own, gap);
 
     port->cpu = model->offload ? weft__ticks_later(port->cpu, now) + model->o + own : end;

@@ -42,7 +42,7 @@ static weft__ticks_t end_of(const struct weft__sim *sim, const struct weft__sim_
         weft__port_send(&port, &sim->model, state->start, node->bytes);
         return port.cpu;
     case WEFT_NODE_SIGNAL:
-        weft__port_send(&port, &sim->model, state->start, 8);
+        weft__port_send(&port, &sim->model, state->start, WEFT__SIM_SIGNAL_BYTES);
         return port.cpu;
     case WEFT_NODE_RECV:
         return state->left & WEFT__SIM_LATE

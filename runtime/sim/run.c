@@ -20,15 +20,13 @@
  * that the application fires; or a message, or a signal, that the adapter has taken in. */
 enum { LINE = WEFT__SIM_LINE, HEAD = 4, POST = 8, FIRE = 16, RECEIVED = 32, HEARD = 64 };
 
-enum { SIGNAL_BYTES = 8 };
-
 static void fail_memory(struct weft__sim *sim)
 {
     if (!sim->status)
         sim->status = weft__error_memory("a simulation");
 }
 
-static void push(struct weft__sim *sim, const struct weft__sim_event *event)
+void weft__sim_later(struct weft__sim *sim, const struct weft__sim_event *event)
 {
     if (event->time > WEFT__TICKS_MAX && !sim->status)
         sim->status = weft__error(WEFT_ERR_UNSUPPORTED,
@@ -135,7 +133,7 @@ static void line_next(struct weft__sim *sim, uint32_t at, uint32_t line)
     sim->cells[cell - 1].next = sim->free_cell;
     sim->free_cell = cell;
     set_cause(sim, at, line, event.node, event.source, cause);
-    push(sim, &event);
+    weft__sim_later(sim, &event);
 }
 
 /* ---- nodes become ready ---- */
@@ -157,7 +155,7 @@ static void ready(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause
     if (node->kind == WEFT_NODE_RECV) {
         event.what = POST;
         event.source = cause;
-        push(sim, &event);
+        weft__sim_later(sim, &event);
         return;
     }
     rank->state[n].cause = cause;
@@ -170,7 +168,7 @@ static void ready(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause
     rank->busy |= 1u << line;
     if (line == WEFT__SIM_SENDS && rank->port.send > event.time)
         event.time = line_free(rank, line, 0, &rank->state[n].cause);
-    push(sim, &event);
+    weft__sim_later(sim, &event);
 }
 
 /* The order in which LogGOPSim starts what becomes ready at once. */
@@ -305,7 +303,7 @@ static void do_send(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_
     struct weft__sim_rank *rank = &sim->ranks[at];
     const struct weft__sim_node *node = &rank->shape->node[n];
     int is_signal = node->kind == WEFT_NODE_SIGNAL;
-    uint64_t bytes = is_signal ? SIGNAL_BYTES : node->bytes;
+    uint64_t bytes = is_signal ? WEFT__SIM_SIGNAL_BYTES : node->bytes;
     struct weft__sim_event message = {.order = sim->order++,
                                       .rank = is_signal ? rank->signal_peer[node->index]
                                                         : rank->send_peer[node->index],
@@ -316,6 +314,10 @@ static void do_send(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_
     rank->state[n].left |= WEFT__SIM_STARTED;
     rank->state[n].start = now;
     message.time = weft__port_send(&rank->port, &sim->model, now, bytes);
+    if (sim->flows) {
+        message.time -= sim->model.L;
+        message.what = WEFT__SIM_ENTER;
+    }
     rank->cpu = rank->send = n << 2 | WEFT__SIM_OF_NODE;
     if (is_signal) {
         sim->signals++;
@@ -325,7 +327,7 @@ static void do_send(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_
     }
     if (sim->kept)
         kept(sim, at, n)->start_us = weft__ticks_us(now);
-    push(sim, &message);
+    weft__sim_later(sim, &message);
     if (is_signal || weft__loggops_eager(&sim->model, bytes))
         end_node(sim, at, n, rank->port.cpu);
 }
@@ -349,8 +351,9 @@ static void end_receive(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ti
                         weft__ticks_t end)
 {
     if (sim->model.offload && end > now)
-        push(sim, &(struct weft__sim_event){
-                      .time = end, .order = sim->order++, .rank = at, .node = n, .what = RECEIVED});
+        weft__sim_later(
+            sim, &(struct weft__sim_event){
+                     .time = end, .order = sim->order++, .rank = at, .node = n, .what = RECEIVED});
     else
         end_node(sim, at, n, end);
 }
@@ -445,7 +448,7 @@ static void do_message(struct weft__sim *sim, uint32_t at, const struct weft__si
                            : weft__sim_find_recv(sim, at, event->source, send->tag, send->index);
     weft__ticks_t before = rank->port.cpu;
     weft__ticks_t end = weft__port_receive(&rank->port, &sim->model, event->time,
-                                           is_signal ? SIGNAL_BYTES : send->bytes);
+                                           is_signal ? WEFT__SIM_SIGNAL_BYTES : send->bytes);
     /* Behind what had the processor before, a message that the adapter takes in is not in the way:
      * the path goes on to that. */
     int has_cpu = !sim->model.offload || (before <= event->time && rank->port.cpu > event->time);
@@ -459,7 +462,7 @@ static void do_message(struct weft__sim *sim, uint32_t at, const struct weft__si
             heard.time = end;
             heard.order = sim->order++;
             heard.what = HEARD;
-            push(sim, &heard);
+            weft__sim_later(sim, &heard);
         } else {
             hear_signal(sim, at, event->source, send->tag, end);
         }
@@ -493,6 +496,10 @@ static void happen(struct weft__sim *sim, struct weft__sim_event *event)
     uint32_t line = event->what & LINE, cause;
     weft__ticks_t free;
 
+    if (event->what & WEFT__SIM_FLOWING) {
+        weft__flows_happen(sim, event);
+        return;
+    }
     if (event->what & POST) {
         post(sim, event->rank, event->node, event->time, event->source);
         return;
@@ -520,7 +527,7 @@ static void happen(struct weft__sim *sim, struct weft__sim_event *event)
         event->time = free;
         event->what |= HEAD;
         set_cause(sim, event->rank, line, event->node, event->source, cause);
-        push(sim, event);
+        weft__sim_later(sim, event);
         return;
     }
     if (line == WEFT__SIM_SENDS)
@@ -543,11 +550,11 @@ static void begin_event(struct weft__sim *sim, uint32_t at, uint32_t n)
     if (sim->kept && !rank->shape->node[n].waits)
         kept(sim, at, n)->ready_us = 0;
     if (rank->state[n].left & WEFT__SIM_TIMED && rank->state[n].start)
-        push(sim, &(struct weft__sim_event){.time = rank->state[n].start,
-                                            .order = sim->order++,
-                                            .rank = at,
-                                            .node = n,
-                                            .what = FIRE});
+        weft__sim_later(sim, &(struct weft__sim_event){.time = rank->state[n].start,
+                                                       .order = sim->order++,
+                                                       .rank = at,
+                                                       .node = n,
+                                                       .what = FIRE});
 }
 
 static void begin_rank(struct weft__sim *sim, uint32_t at)

@@ -277,6 +277,8 @@ static int make_result(struct weft__sim *sim, struct result *result)
     public->rank_us = result->rank_us;
     public->nodes = sim->nodes;
     public->stuck = sim->nodes - sim->ended;
+    if ((status = weft__flows_traffic(sim, latest, public)))
+        return status;
     public->messages = sim->messages;
     public->bytes = sim->bytes;
     public->signals = sim->signals;
@@ -298,6 +300,8 @@ void weft_sim_result_destroy(struct weft_sim_result *result)
     weft__free((void *)result->rank_us);
     weft__free((void *)result->first_node);
     weft__free((void *)result->nodes_at);
+    weft__free((void *)result->levels);
+    weft__free((void *)result->links);
     weft__free(result);
 }
 
@@ -322,7 +326,8 @@ static int check(const char *who, const struct weft_sim_config *given,
         return WEFT__INVALID("%s: argument `%s` is NULL", who, given ? "result" : "config");
     if ((status = weft_sized_read(who, "config", given, config, sizeof *config)) ||
         (status = weft_sized_flags(who, "config->flags", config->flags, WEFT_SIM_KEEP_NODES)) ||
-        (status = weft_sized_number(who, "config->threads", config->threads, 0, INT32_MAX)))
+        (status = weft_sized_number(who, "config->threads", config->threads, 0, INT32_MAX)) ||
+        (status = weft_sized_number(who, "config->links", config->links, 0, INT32_MAX)))
         return status;
     if (config->ranks < 1)
         return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", who, config->ranks);
@@ -406,6 +411,8 @@ int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **
     else
         status = weft__sim_firings_create(&sim.firings, __func__, config);
     if (!status)
+        status = weft__flows_create(&sim, &net);
+    if (!status)
         status = simulate(&sim, builders, threads, result);
 
     for (uint32_t at = 0; sim.ranks && at < sim.size; at++)
@@ -416,6 +423,7 @@ int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **
     weft__free(sim.ranks);
     weft__free(active);
     weft__sim_firings_destroy(sim.firings);
+    weft__flows_destroy(sim.flows);
     weft__free(sim.cells);
     weft__free(sim.stack);
     weft__free(sim.first_node);

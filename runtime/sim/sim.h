@@ -14,6 +14,7 @@
 
 #include "runtime/cost/loggops.h"
 #include "runtime/graph/schedule.h"
+#include "runtime/sim/flows.h"
 #include "runtime/sim/queue.h"
 
 #include <weft/sim.h>
@@ -101,6 +102,12 @@ struct weft__sim_key {
 #define WEFT__SIM_LINE 3u /* of weft__sim_event.what */
 enum weft__sim_line { WEFT__SIM_SENDS, WEFT__SIM_WORK, WEFT__SIM_MESSAGES, WEFT__SIM_LINES };
 
+/* weft__sim_event.what of messages on a fabric (flows.h). */
+#define WEFT__SIM_ENTER   128u
+#define WEFT__SIM_SETTLE  256u
+#define WEFT__SIM_WAKE    512u
+#define WEFT__SIM_FLOWING (WEFT__SIM_ENTER | WEFT__SIM_SETTLE | WEFT__SIM_WAKE)
+
 struct weft__sim_rank {
     const struct weft__sim_shape *shape;
     struct weft__sim_state *state;
@@ -173,11 +180,18 @@ struct weft__sim {
     struct weft_sim_node *kept;    /* the same */
     const unsigned char *activate; /* a byte a rank */
     struct weft__sim_firings *firings;
+    struct weft__flows *flows; /* NULL: there is no fabric */
     int status;
 };
 
+/* A signal's, which is a message. */
+#define WEFT__SIM_SIGNAL_BYTES 8u
+
 /* Runs to the end. WEFT_OK, or a status with its text. */
 int weft__sim_run(struct weft__sim *sim);
+
+/* Something is to happen. What goes wrong is in sim->status. */
+void weft__sim_later(struct weft__sim *sim, const struct weft__sim_event *event);
 
 /* What a compute node costs. */
 weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node);

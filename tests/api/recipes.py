@@ -262,7 +262,7 @@ MEMBERS = {
         "arena_bytes": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_sim_config": {
         "ranks": COUNT + ["0"], "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
-        "compute_us_per_byte": REAL, "activator_count": UNLISTED, "firing_count": UNLISTED, "op_cost_count": UNLISTED, "threads": COUNT, "flags": FLAGS},
+        "compute_us_per_byte": REAL, "activator_count": UNLISTED, "firing_count": UNLISTED, "op_cost_count": UNLISTED, "threads": COUNT, "flags": FLAGS, "links": COUNT},
     "weft_sparse_average_config": {
         "tensor_count": UNLISTED, "density": SHARE, "k": ANY, "warmup_steps": ANY,
         "warmup_count": UNLISTED, "threshold_steps": ANY, "balance_steps": ANY, "momentum": SHARE,
