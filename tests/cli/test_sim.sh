@@ -182,6 +182,53 @@ works sim "$@" --net L=1,offload=1 --json
 grep -q '"offload": *true' "$folder/out" || fail "offload: the network in JSON does not tell of it"
 wrong "expected offload=0 or offload=1" sim "$@" --net offload=2
 
+# Fabrics. Two of 8 ranks on a ring; all of a round at once, where two share a link.
+takes "3*0 + 100 + 200 + 200" allreduce --algo recursive-doubling -n 8 --count 250 --net torus=8,G=0.1
+# at the distance of 4 all cross the top, four over each link up
+takes "100 + 100 + 400" allreduce --algo recursive-doubling -n 8 --count 250 \
+    --net fat-tree=4x2,oversubscription=4,G=0.1
+# traffic EXPRESSION WORDS: what Python says of "t", the traffic, and "f", the fabric, in the JSON.
+traffic() {
+    expression=$1
+    shift
+    works sim "$@" --json
+    json_lines fabric traffic
+    checks=$((checks + 1))
+    python3 - "$expression" "$folder/out" <<'END' || fail "weft sim $*: expected $expression"
+import json, sys
+got = json.load(open(sys.argv[2]))
+sys.exit(not eval("(" + sys.argv[1] + ")", {
+    "t": got["traffic"], "f": got["fabric"], "got": got, "near": lambda a, b: abs(a - b) < 1e-6}))
+END
+}
+traffic 't["sent_bytes"] == 24000 == got["bytes"] and near(t["hops_per_byte"], 7 / 3)' \
+    allreduce --algo recursive-doubling -n 8 --count 250 --net torus=8,G=0.1
+traffic 'f == {"kind": "torus", "extents": [3, 2], "hosts": 6, "ranks_per_host": 2, "hop_us": 0.5,
+               "link_us_per_byte": 0.25, "seed": 9}' \
+    allreduce -n 9 --net torus=3x2,hop=0.5,link=0.25,ranks-per-host=2,place=random:9
+traffic 'near(t["top_share"], 1 / 3) and t["levels"][1]["share"] == t["top_share"] and
+         t["levels"][0]["share"] == 1 and f["oversubscription"] == 4' \
+    allreduce --algo recursive-doubling -n 8 --count 250 --net fat-tree=4x2,oversubscription=4,G=0.1
+traffic 'len(t["busiest"]) == 3 and near(t["busiest"][0].pop("utilisation"), 400 / 600) and
+         t["busiest"][0] == {"from": "switch 1.0", "to": "switch 2.0", "level": 1, "messages": 4,
+                             "bytes": 4000}' \
+    allreduce --algo recursive-doubling -n 8 --count 250 --links 3 \
+    --net fat-tree=4x2,oversubscription=4,G=0.1
+traffic 't["sent_bytes"] == 0 and t["hops_per_byte"] == 0 and t["busiest"] == []' \
+    allreduce -n 1 --net torus=4
+works sim allreduce -n 8 --net fat-tree=2x2x2,oversubscription=2,ranks-per-host=2,place=random:3,L=1
+for line in 'fabric  *fat-tree=2x2x2,oversubscription=2,ranks-per-host=2,place=random:3,hop=0,link=0 (8 hosts)' \
+    'level 2 (the top): .* of the bytes cross it' 'host [0-7] to switch 1'; do
+    grep -q "$line" "$folder/out" || fail "expected '$line'"
+done
+works sim allreduce -n 8 --net torus=8,G=1 --trace "$folder/trace.json"
+wrong "--net: network: \`torus=8x\`, expected extents" sim allreduce --net torus=8x
+wrong "--net: network: \`ring=8\`, expected one of L=" sim allreduce --net ring=8
+wrong "--net: network: hop= without torus= or fat-tree=" sim allreduce --net L=1,hop=1
+wrong "a torus of 8 hosts for 9 ranks; expected more hosts, or ranks-per-host=2" sim allreduce -n 9 --net torus=4x2
+wrong "'0'" sim allreduce --net torus=4 --links 0
+wrong "expected one of L=, o=, g=, G=, O=, S=, offload= and a number" train --net torus=4 --transport virtual
+
 # what is wrong comes before any figure
 "$weft" dump broadcast --algo binomial -n 3 -o "$folder/cast.weft"
 sed 's/to 2 tag [0-9]*/to 2 tag 77/' "$folder/cast.weft" >"$folder/stuck.weft"

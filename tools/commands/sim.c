@@ -7,6 +7,7 @@
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/transports.h"
+#include "tools/commands/sim_traffic.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -24,6 +25,7 @@ struct sim {
     struct weft_sim_config config;
     struct weft_cost_model cost; /* chooses the algorithm, and is the network if none is given */
     struct weft_net net;         /* typed, of the cost file, or of the cost model */
+    struct weft_fabric fabric;   /* typed with it, or none */
     const char *cost_file;
     const char *transport;
     const char *trace;
@@ -43,7 +45,9 @@ static int take_net(void *target, const char *command, const char *text)
 {
     struct sim *sim = target;
 
-    return weft_net_parse(text, &sim->net) ? cli_usage(command, "--net: %s", weft_error_text()) : 0;
+    return weft_fabric_parse(text, &sim->fabric, &sim->net)
+               ? cli_usage(command, "--net: %s", weft_error_text())
+               : 0;
 }
 
 static int take_compute(void *target, const char *command, const char *text)
@@ -101,8 +105,8 @@ static int settle(struct sim *sim)
     }
     if (cli_typed(sim->cli, "net")) {
         sim->net = typed;
-        sim->cost.alpha_us = typed.L + 2 * typed.o;
-        sim->cost.beta_us_per_byte = typed.G;
+        sim->cost.alpha_us = typed.L + 2 * typed.o + sim->fabric.hop_us;
+        sim->cost.beta_us_per_byte = fmax(typed.G, sim->fabric.link_us_per_byte);
         sim->cost.gamma_us_per_byte = config->reduce_us_per_byte;
         sim->cost.copy_us_per_byte = config->copy_us_per_byte;
         sim->cost.node_us = 0;
@@ -110,6 +114,9 @@ static int settle(struct sim *sim)
     if (sim->loggopsim)
         sim->net.flags |= WEFT_NET_LOGGOPSIM;
     config->net = &sim->net;
+    config->fabric = &sim->fabric;
+    if (sim->fabric.kind && !(sim->fabric.link_us_per_byte > 0))
+        sim->fabric.link_us_per_byte = sim->net.G;
     config->op_costs = sim->op_costs.at;
     config->op_cost_count = sim->op_costs.count;
     sim->cli->params.cost = &sim->cost;
@@ -173,6 +180,9 @@ static int prepare(struct sim *sim)
         sim->config.build = build;
         sim->config.user = sim;
     }
+    status = sim_fabric_check(&sim->fabric, COMMAND, sim->config.ranks);
+    if (status)
+        return status;
     for (size_t i = 0; i < sim->config.activator_count; i++) {
         if (sim->activators[i] >= sim->config.ranks) {
             return cli_usage(COMMAND, "--activate: '%d'; expected ranks from 0 to %d",
@@ -244,6 +254,8 @@ static int print_json(const struct sim *sim, const struct weft_sim_result *resul
                             json_integer(net->S == WEFT_NET_NO_EAGER ? 0 : (json_int_t)net->S));
     if (net->flags & WEFT_NET_OFFLOAD)
         json_object_set_new(json_object_get(object, "net"), "offload", json_true());
+    if (sim->fabric.kind)
+        sim_traffic_json(&sim->fabric, result, object);
     if (!result->complete)
         json_object_set_new(object, "faults", json_faults(result));
     return cli_print_json(COMMAND, object);
@@ -311,6 +323,8 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
     table_say(2, 11, "network    L=%g,o=%g,g=%g,G=%g,O=%g%s%s (microseconds, bytes)", net->L,
               net->o, net->g, net->G, net->O, more,
               net->flags & WEFT_NET_OFFLOAD ? ",offload=1" : "");
+    if (sim->fabric.kind)
+        sim_traffic_print(&sim->fabric, result);
     printf("  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n", slowest,
            result->rank_us[slowest], fastest, result->rank_us[fastest]);
     *more = '\0';
@@ -429,6 +443,7 @@ static int run(struct cli *cli)
     sim.config.copy_us_per_byte = -1;
     sim.config.compute_us_per_byte = -1;
     weft_net_init(&sim.net);
+    weft_fabric_init(&sim.fabric);
     int going = cli_parse(cli, &sim);
     status = going ? settle(&sim) : cli->status;
     if (going && !status)
@@ -444,8 +459,11 @@ static int run(struct cli *cli)
 static const struct cli_option table[] = {
     {"net", 0, CLI_TAKE, "L=..,G=..",
      "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes; "
-     "offload=1: the adapter takes messages in by itself",
+     "offload=1: the adapter takes messages in by itself; torus=32x32 or fat-tree=32x32: how "
+     "hosts are wired",
      .take = take_net},
+    {"links", 0, CLI_INTEGER, "N", "busiest links of a torus or fat tree that are told of", "8",
+     CLI_AT(struct sim, config.links), .least = 1, .most = INT32_MAX},
     {"compute", 0, CLI_TAKE, "COST",
      "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=..; of one of "
      "weft's: "
@@ -472,6 +490,26 @@ static const struct cli_option table[] = {
     {0},
 };
 
+static const struct cli_term wiring[] = {
+    {"torus=AxB..", "a torus; routes are minimal and dimension-ordered"},
+    {"fat-tree=AxB..",
+     "A hosts at a leaf switch, B leaf switches under each of the next level, and so on; the way "
+     "up is chosen by the destination (D-mod-k)"},
+    {"oversubscription=F", "links down of a leaf switch for each up (1)"},
+    {"ranks-per-host=R", "ranks that share the links of a host (1)"},
+    {"hop=US", "latency of a link, on top of L (0)"},
+    {"link=US_PER_BYTE", "1 / bandwidth of a link (G)"},
+    {"place=random:SEED", "ranks on hosts drawn at random, not in the order of their numbers"},
+    {0},
+};
+
+static const struct cli_section sections[] = {
+    {"Words of --net by which messages share the links of their routes", .terms = wiring,
+     .closing = "Messages that cross a link at the same time have max-min fair shares of it. A "
+                "rank sends one at a time over each link that leaves its host."},
+    {0},
+};
+
 const struct cli_spec weft_command_sim = {
     .name = COMMAND,
     .summary = "simulates a template or a schedule file on a network",
@@ -482,6 +520,7 @@ const struct cli_spec weft_command_sim = {
              "payloads: when each rank finishes, what is sent, and what held the last one up "
              "(the critical path). Exit status 1 if it does not end. Without --net the "
              "network is alpha and beta of a transport.",
+    .sections = sections,
     .options = table,
     .common = CLI_TEMPLATE,
     .run = run,
