@@ -112,12 +112,21 @@ static void meet(struct weft__shares *shares, uint32_t number)
     shares->met[shares->met_count++] = number;
 }
 
-/* A flow that is met for the first time. One that shares nothing has its share at once. */
+/* Whether a resource says more of what a flow can have than another one: it has less, or as much,
+ * and others use it, too. */
+static int is_tighter(const struct weft__resource *a, const struct weft__resource *b)
+{
+    return a->capacity < b->capacity ||
+           (a->capacity <= b->capacity && a->count > 1 && b->count == 1);
+}
+
+/* A flow that is met for the first time. A resource that it has for itself holds it up no more than
+ * its tightest one, and need not be looked at again; a flow that shares nothing has its share. */
 static void meet_flow(struct weft__shares *shares, uint32_t flow)
 {
     const struct weft__use *use = shares->uses + (size_t)flow * shares->stride;
     struct weft__sharer *sharer = &shares->flows[flow];
-    double least = HUGE_VAL;
+    const struct weft__resource *tightest = &shares->resources[use[0].resource];
     int alone = 1;
 
     sharer->seen = shares->turn;
@@ -126,13 +135,16 @@ static void meet_flow(struct weft__shares *shares, uint32_t flow)
         const struct weft__resource *resource = &shares->resources[use[i].resource];
 
         alone &= resource->count == 1;
-        least = fmin(least, resource->capacity);
+        tightest = is_tighter(resource, tightest) ? resource : tightest;
     }
     for (uint32_t i = 0; i < sharer->uses; i++) {
+        struct weft__resource *resource = &shares->resources[use[i].resource];
+
         meet(shares, use[i].resource);
-        shares->resources[use[i].resource].open -= (uint32_t)alone;
+        if (resource->count == 1 && (alone || resource != tightest))
+            resource->open = 0;
     }
-    sharer->share = alone ? least : 0;
+    sharer->share = alone ? tightest->capacity : 0;
 }
 
 static void meet_all(struct weft__shares *shares)
@@ -186,8 +198,8 @@ static void give(struct weft__shares *shares, uint32_t resource, double share)
         for (uint32_t i = 0; i < shares->flows[flow].uses; i++) {
             struct weft__resource *other = &shares->resources[uses[i].resource];
 
-            other->left = fmax(other->left - share, 0);
-            other->open--;
+            other->left = other->left > share ? other->left - share : 0;
+            other->open -= other->open > 0;
         }
     }
 }
