@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 mapfile -t files < <(find include ops runtime schedules gpu tools tests \
     -regex '.*\.\(c\|h\|cpp\|cu\|cuh\)' -not -path '*/build*' 2>/dev/null | sort)
 status=0
-clang-format --dry-run -Werror "${files[@]}" || status=1
+printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 50 clang-format --dry-run -Werror || status=1
 
 # What has templates has types of any name.
 mapfile -t of_c < <(printf '%s\n' "${files[@]}" | grep '\.[ch]$' | xargs grep -L '^template <')
