@@ -45,8 +45,8 @@ class Shell:
         self.environment = {
             name: value for name, value in os.environ.items()
             if name not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "DESTDIR", "CPATH", "LIBRARY_PATH") and
-            not name.startswith("WEFT_")}
-        # A compiler's cache is no part of what is tried.
+            (not name.startswith("WEFT_") or name == "WEFT_KERNEL_CACHE")}
+        # What compilers keep, nvcc's too (gpu/kernels/compile.sh), is no part of what is tried.
         self.environment.setdefault("CCACHE_DIR", str(pathlib.Path.home() / ".cache" / "ccache"))
         self.environment.update(HOME=str(home), LC_ALL="C.UTF-8")
 
