@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft list: the templates and objects, one line each; with --algorithms their algorithms and costs
- * as well. */
+ * as well, and with -n what each is predicted to take, and which would be chosen. */
 #include "tools/cli/cli.h"
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
+#include "tools/cli/transports.h"
 #include "tools/commands/objects.h"
 
 #include <string.h>
+#include <unistd.h>
+
+struct options {
+    int algorithms;
+    const char *transport;
+    const char *cost_file; /* or NULL: the transport's defaults */
+};
+
+/* What -n asks for: the time of each algorithm. */
+struct prices {
+    const struct weft_template_params *params;
+    int ranks; /* 0: nobody has asked */
+};
 
 /* Entry number @p index of the list: templates, then objects; NULL past the end. */
 static const struct weft_template *entry_at(size_t index)
@@ -25,6 +39,14 @@ static const struct weft_template *find(const char *name)
     return weft_template_find(name);
 }
 
+static int is_object(const struct weft_template *template)
+{
+    for (size_t i = 0; object_at(i); i++)
+        if (object_at(i) == template)
+            return 1;
+    return 0;
+}
+
 static json_t *words(const char *text)
 {
     json_t *list = json_array();
@@ -38,25 +60,64 @@ static json_t *words(const char *text)
     return list;
 }
 
-static int print_json(const char *command, const struct weft_template *template, const char *kind)
+/* The algorithm that would be chosen, or NULL: there is no choice of an object, nor of a template that
+ * these parameters do not fit. */
+static const char *chosen(const struct weft_template *template, const struct prices *prices)
+{
+    const char *algorithm = NULL;
+
+    if (prices->ranks == 0 || is_object(template) ||
+        weft_template_choose(template->name, prices->ranks, prices->params, &algorithm, NULL))
+        return NULL;
+    return algorithm;
+}
+
+/* Microseconds that an algorithm is predicted to take; 0 if it does not serve these parameters. */
+static int price(const struct weft_template *template, const char *algorithm,
+                 const struct prices *prices, double *us)
+{
+    struct weft_template_params params = *prices->params;
+
+    params.algo = algorithm;
+    return !is_object(template) &&
+           weft_template_choose(template->name, prices->ranks, &params, NULL, us) == WEFT_OK;
+}
+
+static json_t *algorithm_json(const struct weft_template *template, const struct weft_algorithm *a,
+                              const struct prices *prices)
+{
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:b}", "name", a->name, "cost", a->cost ? a->cost : "", "notes",
+                  a->notes ? a->notes : "", "ordered", a->ordered);
+    double us;
+
+    if (prices->ranks > 0)
+        json_object_set_new(object, "predicted_us",
+                            price(template, a->name, prices, &us) ? json_real(us) : json_null());
+    return object;
+}
+
+static int print_json(const char *command, const struct weft_template *template, const char *kind,
+                      const struct prices *prices)
 {
     json_t *algorithms = json_array();
 
-    for (size_t i = 0; i < template->algorithm_count; i++) {
-        const struct weft_algorithm *a = &template->algorithms[i];
+    for (size_t i = 0; i < template->algorithm_count; i++)
         json_array_append_new(algorithms,
-                              json_pack("{s:s, s:s, s:s, s:b}", "name", a->name, "cost",
-                                        a->cost ? a->cost : "", "notes", a->notes ? a->notes : "",
-                                        "ordered", a->ordered));
+                              algorithm_json(template, &template->algorithms[i], prices));
+    json_t *line = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:o}", "name", template->name, "kind",
+                             kind, "parameters", words(template->parameters), "result",
+                             template->result, "summary", template->summary, "cost",
+                             template->algorithm_count && template->algorithms[0].cost
+                                 ? template->algorithms[0].cost
+                                 : "",
+                             "algorithms", algorithms);
+    if (prices->ranks > 0) {
+        const char *algorithm = chosen(template, prices);
+        json_object_set_new(line, "ranks", json_integer(prices->ranks));
+        json_object_set_new(line, "chosen", algorithm ? json_string(algorithm) : json_null());
     }
-    return cli_print_json(
-        command, json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:o}", "name", template->name, "kind",
-                           kind, "parameters", words(template->parameters), "result",
-                           template->result, "summary", template->summary, "cost",
-                           template->algorithm_count && template->algorithms[0].cost
-                               ? template->algorithms[0].cost
-                               : "",
-                           "algorithms", algorithms));
+    return cli_print_json(command, line);
 }
 
 /* A paragraph behind a word, as "  cost: ..."; broken where a terminal ends. */
@@ -68,7 +129,20 @@ static void paragraph(int indent, const char *word, const char *text, int width)
     table_paragraph(stdout, line, width, indent, word ? 2 : 0);
 }
 
-static void print_algorithms(const struct weft_template *template)
+/* "name", or "name  12.3 us, chosen". */
+static void print_name(const struct weft_template *template, const struct weft_algorithm *a,
+                       const struct prices *prices)
+{
+    const char *best = chosen(template, prices);
+    double us;
+
+    printf("  %s", a->name);
+    if (prices->ranks > 0 && price(template, a->name, prices, &us))
+        printf("  %.3g us%s", us, best && !strcmp(best, a->name) ? ", chosen" : "");
+    printf("\n");
+}
+
+static void print_algorithms(const struct weft_template *template, const struct prices *prices)
 {
     int width = cli_width();
 
@@ -77,7 +151,7 @@ static void print_algorithms(const struct weft_template *template)
     paragraph(2, "result", template->result, width);
     for (size_t i = 0; i < template->algorithm_count; i++) {
         const struct weft_algorithm *a = &template->algorithms[i];
-        printf("  %s\n", a->name);
+        print_name(template, a, prices);
         paragraph(4, "cost", a->cost ? a->cost : "-", width);
         if (a->notes && *a->notes)
             paragraph(4, NULL, a->notes, width ? width : 100);
@@ -131,19 +205,48 @@ static int print_all(void)
     return status;
 }
 
-struct options {
-    int algorithms;
-};
+/* The numbers by which algorithms are chosen. */
+static void print_costs(const struct options *options, const struct weft_cost_model *cost,
+                        const struct prices *prices)
+{
+    const double mega = 1024 * 1024;
+    char text[512];
+
+    snprintf(
+        text, sizeof text,
+        "On %d ranks, %zu elements, by %s%s%s: alpha %.3g us, %.3g us more beyond %zu bytes; "
+        "beta %.3g, both ways at once %.3g, gamma %.3g, copy %.3g us a MiB; node %.3g us; "
+        "%zu cores, %.3g us from one rank to another of a core.",
+        prices->ranks, prices->params->count, options->transport, options->cost_file ? " of " : "",
+        options->cost_file ? options->cost_file : "", cost->alpha_us, cost->rendezvous_us,
+        cost->eager_bytes, cost->beta_us_per_byte * mega,
+        (cost->exchange_us_per_byte > 0 ? cost->exchange_us_per_byte : cost->beta_us_per_byte) *
+            mega,
+        cost->gamma_us_per_byte * mega, cost->copy_us_per_byte * mega, cost->node_us, cost->cores,
+        cost->switch_us);
+    paragraph(0, NULL, text, cli_width());
+    printf("\n");
+}
 
 static int list(struct cli *cli)
 {
     const char *command = cli->spec->name;
     const struct weft_template *only = NULL;
     struct options options = {0};
+    struct weft_cost_model cost;
     int status = 0;
 
     if (!cli_parse(cli, &options))
         return cli->status;
+    const struct prices prices = {.params = &cli->params, .ranks = cli->ranks};
+    weft_cost_model_init(&cost, options.transport);
+    if (options.cost_file &&
+        weft_cost_model_read(options.cost_file, options.transport, &cost, NULL))
+        return cli_usage(command, "--cost: %s", weft_error_text());
+    if (cost.cores == 0)
+        cost.cores = (size_t)sysconf(_SC_NPROCESSORS_ONLN); /* as a context of one host has it */
+    cli->params.cost = &cost;
+    options.algorithms |= cli->ranks > 0;
     if (cli->operand_count) {
         only = find(cli->operands[0]);
         options.algorithms = 1;
@@ -152,15 +255,17 @@ static int list(struct cli *cli)
     }
     if (!options.algorithms && !cli->json)
         status = print_all();
+    if (!cli->json && cli->ranks > 0)
+        print_costs(&options, &cost, &prices);
     for (size_t i = 0; (options.algorithms || cli->json) && entry_at(i) && !status; i++) {
         const struct weft_template *template = entry_at(i);
         const char *kind = i < weft_template_count() ? "template" : "object";
         if (only && template != only)
             continue;
         if (cli->json)
-            status = print_json(command, template, kind);
+            status = print_json(command, template, kind, &prices);
         else
-            print_algorithms(template);
+            print_algorithms(template, &prices);
     }
     return status ? status : cli_finish(command);
 }
@@ -168,6 +273,10 @@ static int list(struct cli *cli)
 static const struct cli_option table[] = {
     {"algorithms", 'a', .help = "each algorithm with its cost and its notes",
      CLI_AT(struct options, algorithms)},
+    {"transport", 0, CLI_TRANSPORT, "NAME", "with -n: whose costs choose", "local",
+     CLI_AT(struct options, transport), .uses = CLI_COSTS},
+    {"cost", 0, CLI_FILE, "FILE", "with -n: costs that choose (weft bench model)",
+     CLI_AT(struct options, cost_file)},
     {0},
 };
 
@@ -176,9 +285,12 @@ const struct cli_spec weft_command_list = {
     .summary = "the templates, their parameters, algorithms and costs",
     .operands = "[NAME]",
     .operands_max = 1,
-    .about = "The templates, and the objects that have functions of their own, with their "
-             "parameters and their cost: P ranks, m bytes of the whole vector, alpha a message, "
-             "beta a byte sent, gamma a byte reduced. With NAME, that one in full.",
+    .about =
+        "The templates, and the objects that have functions of their own, with their "
+        "parameters and their cost: P ranks, m bytes of the whole vector, alpha a message, "
+        "beta a byte sent, gamma a byte reduced. With NAME, that one in full. With -n, what each "
+        "algorithm is predicted to take for these parameters, and which would be chosen.",
     .options = table,
+    .common = CLI_TEMPLATE,
     .run = list,
 };
