@@ -7,132 +7,47 @@
  */
 #include <math.h>
 
-#include "schedules/common/template.h"
-
-/*
- * The ranks of a group as a power of two: of the first 2 * extra, the even one takes the part of
- * the odd one in, and gives it the result in the end. Participant v stands for a contiguous range
- * of ranks, so the order of ranks is kept.
- */
-struct fold {
-    int power, log, extra;
-    int me;      /* participant, -1: folded in */
-    int partner; /* index in the group with whom this one folds, -1: none */
-};
-
-static struct fold fold_of(const struct weft__group *group)
-{
-    struct fold fold = {.partner = -1};
-    fold.power = weft__power_below(group->size, &fold.log);
-    fold.extra = group->size - fold.power;
-    if (group->me >= 2 * fold.extra) {
-        fold.me = group->me - fold.extra;
-    } else {
-        fold.partner = group->me ^ 1;
-        fold.me = group->me & 1 ? -1 : group->me / 2;
-    }
-    return fold;
-}
-
-/* The rank of a participant. */
-static int participant(const struct weft__group *group, const struct fold *fold, int v)
-{
-    return weft__group_rank(group, v < fold->extra ? 2 * v : v + fold->extra);
-}
-
-/* Before: the part of the partner comes in, to `acc`, or goes there, and the result comes back.
- * After: the result goes back. */
-static void fold_in(struct weft__build *build, const struct weft__group *group,
-                    const struct fold *fold, struct weft_region *current, struct weft_region acc,
-                    struct weft_region recv)
-{
-    if (fold->partner < 0)
-        return;
-    int partner = weft__group_rank(group, fold->partner);
-    if (fold->me < 0) {
-        weft__build_send(build, *current, partner, 0);
-        weft__build_recv(build, recv, partner, 0);
-        *current = recv;
-    } else {
-        weft__build_recv_reduce(build, acc, *current, partner, 0, 0);
-        *current = acc;
-    }
-}
-
-static void fold_out(struct weft__build *build, const struct weft__group *group,
-                     const struct fold *fold, struct weft_region recv)
-{
-    if (fold->partner >= 0 && fold->me >= 0)
-        weft__build_send(build, recv, weft__group_rank(group, fold->partner), 0);
-}
+#include "schedules/common/butterfly.h"
 
 /* Each step's sum goes to a place of its own, the last one's to recv: so no reduction waits for the
  * send of what it would write over, and all can take their operand from the sender's memory. */
 static void doubling(struct weft__build *build, const struct weft__group *group,
                      struct weft_region *current, struct weft_region recv)
 {
-    struct fold fold = fold_of(group);
-    int receives = fold.partner >= 0 && fold.me >= 0;
-    size_t parts = fold.me < 0 ? 0 : 2 * (size_t)(fold.log + receives);
+    struct weft__butterfly all;
+    weft__butterfly_make(&all, group, WEFT__NEAREST, -1);
+    int receives = all.partner >= 0 && all.me >= 0;
+    size_t parts = all.me < 0 ? 0 : 2 * (size_t)(all.log + receives);
     weft__build_reserve(build, parts ? (parts - 1) * recv.count : 0, parts);
-    fold_in(build, group, &fold, current, receives ? weft__build_scratch(build, recv.count) : recv,
-            recv);
-    if (fold.me < 0)
-        return;
-    for (int k = 0; k < fold.log; k++) {
-        int other = fold.me ^ (1 << k);
-        int peer = participant(group, &fold, other);
-        struct weft_region to = k < fold.log - 1 ? weft__build_scratch(build, recv.count) : recv;
+    struct weft_region acc = receives ? weft__build_scratch(build, recv.count) : recv;
+    int takes_part = weft__butterfly_fold_in(build, &all, current, acc, 0);
+    for (int k = 0; takes_part && k < all.log; k++) {
+        int other = weft__butterfly_peer(&all, k);
+        int peer = weft__butterfly_rank(&all, other);
+        struct weft_region to = k < all.log - 1 ? weft__build_scratch(build, recv.count) : recv;
         weft__build_send(build, *current, peer, 0);
-        weft__build_recv_reduce(build, to, *current, peer, 0, other < fold.me);
+        weft__build_recv_reduce(build, to, *current, peer, 0, other < all.me);
         *current = to;
     }
-    fold_out(build, group, &fold, recv);
+    weft__butterfly_fold_out(build, &all, recv, 0);
+    *current = takes_part ? *current : recv;
 }
 
-/*
- * Step k halves the range that participants with equal lower bits share: bit k of the number says
- * which half a participant keeps. Nearest first, so that the participants behind a partial result
- * are contiguous; the way back runs the same steps in reverse.
- */
+/* The way back runs the steps in reverse. */
 static void halving_doubling(struct weft__build *build, const struct weft__group *group,
-                             struct weft_region *current, struct weft_region recv)
+                             enum weft__numbering numbering, struct weft_region *current,
+                             struct weft_region recv)
 {
-    struct fold fold = fold_of(group);
-    int receives = fold.partner >= 0 && fold.me >= 0;
-    if (fold.me >= 0 && fold.log)
-        weft__build_reserve(build,
-                            (receives ? 2 : 1) * recv.count - recv.count / (size_t)fold.power +
-                                (size_t)fold.log,
-                            (size_t)fold.log + 1);
-    fold_in(build, group, &fold, current, recv, recv);
-    if (fold.me < 0)
-        return;
-    size_t offset[32], count[32]; /* the range kept after k steps */
-    offset[0] = 0;
-    count[0] = recv.count;
-    for (int k = 0; k < fold.log; k++) {
-        int upper = fold.me >> k & 1, other = fold.me ^ (1 << k);
-        int peer = participant(group, &fold, other);
-        size_t low = count[k] - count[k] / 2, high = count[k] / 2;
-        struct weft_region lower = weft__part(*current, offset[k], low);
-        struct weft_region higher = weft__part(*current, offset[k] + low, high);
-        offset[k + 1] = offset[k] + (upper ? low : 0);
-        count[k + 1] = upper ? high : low;
-        weft__build_send(build, upper ? lower : higher, peer, 0);
-        weft__build_recv_reduce(build, weft__part(recv, offset[k + 1], count[k + 1]),
-                                upper ? higher : lower, peer, 0, upper);
+    struct weft__butterfly all;
+    weft__butterfly_make(&all, group, numbering, -1);
+    weft__butterfly_reserve(build, &all, recv.count, all.partner >= 0);
+    if (weft__butterfly_fold_in(build, &all, current, recv, 0)) {
+        weft__butterfly_reduce_scatter(build, &all, 0, current, recv, 0);
+        weft__butterfly_allgather(build, &all, 0, recv, 1);
+    } else {
         *current = recv;
     }
-    for (int k = fold.log; k-- > 0;) {
-        int upper = fold.me >> k & 1;
-        int peer = participant(group, &fold, fold.me ^ (1 << k));
-        size_t theirs = count[k] - count[k + 1];
-        weft__build_send(build, weft__part(recv, offset[k + 1], count[k + 1]), peer, 1);
-        weft__build_recv(build, weft__part(recv, offset[k] + (upper ? 0 : count[k + 1]), theirs),
-                         peer, 1);
-    }
-    fold_out(build, group, &fold, recv);
+    weft__butterfly_fold_out(build, &all, recv, 0);
 }
 
 static struct weft_region contribution(const struct weft__build *build)
@@ -157,7 +72,7 @@ static void reduce_scatter_allgather(struct weft__build *build)
 {
     struct weft__group all = {.size = build->size, .me = build->rank};
     struct weft_region current = contribution(build), recv = result(build);
-    halving_doubling(build, &all, &current, recv);
+    halving_doubling(build, &all, WEFT__NEAREST, &current, recv);
     weft__build_copy(build, recv, current);
 }
 
@@ -241,7 +156,7 @@ static void hierarchical(struct weft__build *build)
     } else {
         weft__tree_reduce(build, &hosts.members, 0, &current, recv, 0);
         if (hosts.leaders.me >= 0) {
-            halving_doubling(build, &hosts.leaders, &current, recv);
+            halving_doubling(build, &hosts.leaders, WEFT__NEAREST, &current, recv);
             weft__build_copy(build, recv, current);
         }
         weft__tree_broadcast(build, &hosts.members, 0, recv, 1);
@@ -253,10 +168,7 @@ static void hierarchical(struct weft__build *build)
 
 static double fold_cost(const struct weft__shape *shape)
 {
-    double bytes = (double)shape->bytes;
-    if (weft__power_below(shape->size, NULL) == shape->size)
-        return 0;
-    return weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes);
+    return weft__cost_fold(shape, (double)shape->bytes, (double)shape->bytes);
 }
 
 static double alone_cost(const struct weft__shape *shape)
@@ -275,14 +187,8 @@ static double recursive_doubling_cost(const struct weft__shape *shape)
 
 static double halving_cost(const struct weft__shape *shape, int size)
 {
-    int log;
-    weft__power_below(size, &log);
-    double cost = 0, bytes = (double)shape->bytes;
-    for (int k = 0; k < log; k++) {
-        bytes /= 2;
-        cost += weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes);
-    }
-    return cost;
+    return weft__cost_halving(shape, size, (double)shape->bytes, 1) +
+           weft__cost_halving(shape, size, (double)shape->bytes, 0);
 }
 
 static double reduce_scatter_allgather_cost(const struct weft__shape *shape)
