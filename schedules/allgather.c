@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Allgather and allgatherv: every rank gets the blocks of all ranks, which all know the sizes of.
  */
-#include "schedules/common/template.h"
+#include "schedules/common/butterfly.h"
 
 /* Blocks lo .. hi-1 of "recv". */
 static struct weft_region blocks(const struct weft__build *build, int lo, int hi)
@@ -56,6 +56,45 @@ static void bruck(struct weft__build *build)
         weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
 }
 
+/* The block of a rank goes to whoever has its position in the butterfly, which may be itself. */
+static void leave_home(struct weft__build *build, const struct weft__butterfly *all)
+{
+    int rank = build->rank, home = weft__butterfly_participant(all, rank);
+    int to = weft__butterfly_rank(all, weft__butterfly_at(all, home));
+    if (to == rank)
+        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+    else
+        weft__build_send(build, own_block(build), to, 1);
+    if (all->me < 0)
+        return;
+    int end = weft__butterfly_first(all, all->position + 1);
+    for (int r = weft__butterfly_first(all, all->position); r < end; r++)
+        if (r != rank)
+            weft__build_recv(build, blocks(build, r, r + 1), r, 1);
+}
+
+/* Positions are the blocks, as they lie in "recv": every message is contiguous. */
+static void butterfly(struct weft__build *build, enum weft__numbering numbering)
+{
+    struct weft__group group = {.size = build->size, .me = build->rank};
+    struct weft__butterfly all;
+    weft__butterfly_make(&all, &group, numbering, -1);
+    leave_home(build, &all);
+    if (all.me >= 0)
+        weft__butterfly_allgather(build, &all, 1, blocks(build, 0, build->size), -1, 0);
+    weft__butterfly_fold_out(build, &all, blocks(build, 0, build->size), 0);
+}
+
+static void recursive_doubling(struct weft__build *build)
+{
+    butterfly(build, WEFT__FARTHEST);
+}
+
+static void bine(struct weft__build *build)
+{
+    butterfly(build, WEFT__BINE);
+}
+
 static double copy_cost(const struct weft__shape *shape)
 {
     return shape->cost->node_us + shape->largest * shape->cost->copy_us_per_byte;
@@ -85,6 +124,24 @@ static double bruck_cost(const struct weft__shape *shape)
     return cost + (wraps > 0 ? wraps * weft__cost_message(shape, 0) : 0);
 }
 
+static double doubling_cost(const struct weft__shape *shape)
+{
+    int log, power = weft__power_below(shape->size, &log);
+    double blocks = shape->size, cost = copy_cost(shape);
+    for (int k = 0; k < log; k++) {
+        blocks /= 2;
+        cost += weft__cost_message(shape, weft__cost_blocks(shape, blocks));
+    }
+    if (power != shape->size)
+        cost += weft__cost_message(shape, shape->largest);
+    return cost + weft__cost_fold(shape, 0, shape->total);
+}
+
+static double bine_cost(const struct weft__shape *shape)
+{
+    return doubling_cost(shape) + (shape->size > 1 ? weft__cost_message(shape, shape->largest) : 0);
+}
+
 static void slots(struct weft__build *build)
 {
     weft__build_pair(build, weft__build_own(build), weft__build_offset(build, build->size));
@@ -103,11 +160,24 @@ static const struct weft_algorithm algorithms[] = {
      .cost = "(P - 1) alpha + (P - 1)/P m beta",
      .notes = "one block a step, to the right; blocks of very different sizes in segments, by cost",
      .ordered = 1},
+    {.name = "recursive-doubling",
+     .cost = "log2 P alpha + (P - 1)/P m beta; P no power of two: + 2 alpha + (1 + 1/P) m beta",
+     .notes = "the nearest first; of two ranks that fold one collects for both, and gives the "
+              "other all blocks. Thakur, Rabenseifner, Gropp, IJHPCA 2005, 4.1",
+     .ordered = 1},
+    {.name = "bine",
+     .cost = "(log2 P + 1) alpha + m beta; P no power of two: + 2 alpha + (1 + 1/P) m beta",
+     .notes = "a block goes first to the rank where it makes every message contiguous; then along "
+              "a Bine butterfly, whose peers are a third nearer. De Sensi et al., Bine Trees, SC "
+              "2025",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = bruck, .cost = bruck_cost},
     {.build = ring, .cost = ring_cost, .segment = ring_segment},
+    {.build = recursive_doubling, .cost = doubling_cost},
+    {.build = bine, .cost = bine_cost},
 };
 
 const struct weft__template weft__allgather_template = {

@@ -43,7 +43,7 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
     weft__butterfly_reserve(build, &all, recv.count, all.partner >= 0);
     if (weft__butterfly_fold_in(build, &all, current, recv, 0)) {
         weft__butterfly_reduce_scatter(build, &all, 0, current, recv, 0);
-        weft__butterfly_allgather(build, &all, 0, recv, 1);
+        weft__butterfly_allgather(build, &all, 0, recv, -1, 1);
     } else {
         *current = recv;
     }
@@ -73,6 +73,15 @@ static void reduce_scatter_allgather(struct weft__build *build)
     struct weft__group all = {.size = build->size, .me = build->rank};
     struct weft_region current = contribution(build), recv = result(build);
     halving_doubling(build, &all, WEFT__NEAREST, &current, recv);
+    weft__build_copy(build, recv, current);
+}
+
+/* Recursive doubling along these peers would give ranks different bits (common/bine.c). */
+static void bine(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft_region current = contribution(build), recv = result(build);
+    halving_doubling(build, &all, WEFT__BINE, &current, recv);
     weft__build_copy(build, recv, current);
 }
 
@@ -262,6 +271,13 @@ static const struct weft_algorithm algorithms[] = {
      .notes = "a tree in each host (parameter hosts of the API), then reduce-scatter-allgather "
               "over the hosts' lowest ranks, then back; the same on all ranks and in every run",
      .ordered = 0},
+    {.name = "bine",
+     .cost = "2 log2 P alpha + (P - 1)/P (2 m beta + m gamma); P no power of two: + 2 alpha + 2 m "
+             "beta + m gamma",
+     .notes = "reduce-scatter-allgather with peers a third nearer, for networks that are thin "
+              "between distant ranks; the same on all ranks and in every run. De Sensi et al., "
+              "Bine Trees, SC 2025; on a ring it is Swing, De Sensi et al., NSDI 2024",
+     .ordered = 0},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -269,6 +285,7 @@ static const struct weft__algorithm impl[] = {
     {.build = reduce_scatter_allgather, .cost = reduce_scatter_allgather_cost},
     {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
     {.build = hierarchical, .cost = hierarchical_cost},
+    {.build = bine, .cost = reduce_scatter_allgather_cost},
 };
 
 const struct weft__template weft__allreduce_template = {

@@ -2,7 +2,7 @@
 /* Broadcast: every rank gets the root's buffer. */
 #include <math.h>
 
-#include "schedules/common/template.h"
+#include "schedules/common/butterfly.h"
 
 static struct weft_region whole(const struct weft__build *build)
 {
@@ -64,6 +64,38 @@ static void scatter_allgather(struct weft__build *build)
     }
 }
 
+/* Each participant gets the part of its position, and then all of them along the same butterfly. */
+static void halve_and_gather(struct weft__build *build, enum weft__numbering numbering)
+{
+    struct weft__group group = {.size = build->size, .me = build->rank};
+    struct weft__butterfly all;
+    weft__butterfly_make(&all, &group, numbering, build->root);
+    if (all.me >= 0) {
+        int root = weft__butterfly_participant(&all, build->root);
+        weft__butterfly_scatter(build, &all, root, whole(build), 0);
+        weft__butterfly_allgather(build, &all, 0, whole(build), root, 1);
+    }
+    weft__butterfly_fold_out(build, &all, whole(build), 0);
+}
+
+static void scatter_doubling(struct weft__build *build)
+{
+    halve_and_gather(build, WEFT__FARTHEST);
+}
+
+static void bine_scatter_doubling(struct weft__build *build)
+{
+    halve_and_gather(build, WEFT__BINE);
+}
+
+static void bine(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft__tree tree;
+    weft__bine_tree_make(&tree, build->rank, build->size, build->root);
+    weft__tree_send_down(build, &all, &tree, whole(build), 0);
+}
+
 static double binomial_cost(const struct weft__shape *shape)
 {
     return weft__log2_ceil(shape->size) * weft__cost_message(shape, (double)shape->bytes);
@@ -88,6 +120,12 @@ static double scatter_allgather_cost(const struct weft__shape *shape)
     return cost + (shape->size - 1) * weft__cost_message(shape, bytes / shape->size);
 }
 
+static double doubling_cost(const struct weft__shape *shape)
+{
+    double bytes = (double)shape->bytes;
+    return 2 * weft__cost_halving(shape, shape->size, bytes, 0) + weft__cost_fold(shape, 0, bytes);
+}
+
 static void slots(struct weft__build *build)
 {
     build->recv = weft__build_slot(build, "buffer", build->count, WEFT_SLOT_INOUT);
@@ -107,12 +145,30 @@ static const struct weft_algorithm algorithms[] = {
      .cost = "(P - 2 + k)(alpha + m/k beta), k segments",
      .notes = "pipelined; segments by cost: k = sqrt((P - 2) m beta / alpha)",
      .ordered = 1},
+    {.name = "scatter-doubling",
+     .cost = "2 log2 P alpha + 2 (P - 1)/P m beta; P no power of two: + alpha + m beta",
+     .notes = "halves of halves, and back by recursive doubling; a folded rank gets all in the "
+              "end. Thakur, Rabenseifner, Gropp, IJHPCA 2005, 4.2",
+     .ordered = 1},
+    {.name = "bine",
+     .cost = "ceil(log2 P) (alpha + m beta)",
+     .notes = "a Bine tree, whose parents are a third nearer; the farthest child is served first. "
+              "De Sensi et al., Bine Trees, SC 2025",
+     .ordered = 1},
+    {.name = "bine-scatter-doubling",
+     .cost = "2 log2 P alpha + 2 (P - 1)/P m beta; P no power of two: + alpha + m beta",
+     .notes = "scatter-doubling along a Bine butterfly: each message is contiguous, long ones go "
+              "to near ranks. De Sensi et al., Bine Trees, SC 2025",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = binomial_cost},
     {.build = scatter_allgather, .cost = scatter_allgather_cost},
     {.build = chain, .cost = chain_cost, .segment = chain_segment},
+    {.build = scatter_doubling, .cost = doubling_cost},
+    {.build = bine, .cost = binomial_cost},
+    {.build = bine_scatter_doubling, .cost = doubling_cost},
 };
 
 const struct weft__template weft__broadcast_template = {

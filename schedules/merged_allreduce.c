@@ -215,6 +215,7 @@ ALGORITHM(doubling, FIRST_OF_ALLREDUCE)
 ALGORITHM(halving, FIRST_OF_ALLREDUCE + 1)
 ALGORITHM(ring, FIRST_OF_ALLREDUCE + 2)
 ALGORITHM(hierarchical, FIRST_OF_ALLREDUCE + 3)
+ALGORITHM(bine, FIRST_OF_ALLREDUCE + 4)
 
 static const struct weft_algorithm algorithms[] = {
     {.name = "by-group",
@@ -237,6 +238,10 @@ static const struct weft_algorithm algorithms[] = {
      .cost = "each group as allreduce",
      .notes = "as allreduce; the same on all ranks and in every run",
      .ordered = 0},
+    {.name = "bine",
+     .cost = "each group as allreduce",
+     .notes = "as allreduce; the same on all ranks and in every run",
+     .ordered = 0},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -245,6 +250,7 @@ static const struct weft__algorithm impl[] = {
     {.build = halving_build, .cost = halving_cost},
     {.build = ring_build, .cost = ring_cost},
     {.build = hierarchical_build, .cost = hierarchical_cost},
+    {.build = bine_build, .cost = bine_cost},
 };
 
 const struct weft__template weft__merged_allreduce_template = {

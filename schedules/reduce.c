@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reduce: the root gets the combination of all contributions. */
-#include "schedules/common/template.h"
+#include "schedules/common/butterfly.h"
 
 static struct weft_region contribution(const struct weft__build *build)
 {
@@ -75,6 +75,47 @@ static void chain(struct weft__build *build)
     }
 }
 
+static void bine(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft__tree tree;
+    weft__bine_tree_make(&tree, build->rank, build->size, build->root);
+    struct weft_region current = contribution(build), acc = current;
+    if (tree.child_count || build->rank == build->root)
+        acc = accumulator(build);
+    weft__tree_combine_up(build, &all, &tree, &current, acc, 0);
+    if (build->rank == build->root)
+        weft__build_copy(build, acc, current);
+}
+
+/* Each participant combines the part of its position, and the root collects these. */
+static void halve_and_collect(struct weft__build *build, enum weft__numbering numbering)
+{
+    struct weft__group group = {.size = build->size, .me = build->rank};
+    struct weft__butterfly all;
+    weft__butterfly_make(&all, &group, numbering, build->root);
+    struct weft_region current = contribution(build), acc = current;
+    if (all.me >= 0)
+        acc = accumulator(build);
+    weft__butterfly_reserve(build, &all, build->count, all.partner >= 0);
+    if (!weft__butterfly_fold_in(build, &all, &current, acc, 0))
+        return;
+    weft__butterfly_reduce_scatter(build, &all, 0, &current, acc, 0);
+    weft__butterfly_gather(build, &all, weft__butterfly_participant(&all, build->root), acc, 1);
+    if (build->rank == build->root)
+        weft__build_copy(build, acc, current);
+}
+
+static void reduce_scatter_gather(struct weft__build *build)
+{
+    halve_and_collect(build, WEFT__NEAREST);
+}
+
+static void bine_reduce_scatter_gather(struct weft__build *build)
+{
+    halve_and_collect(build, WEFT__BINE);
+}
+
 static double binomial_cost(const struct weft__shape *shape)
 {
     return weft__log2_ceil(shape->size) * weft__cost_combine(shape, (double)shape->bytes);
@@ -98,6 +139,13 @@ static double chain_cost(const struct weft__shape *shape)
 static size_t chain_segment(const struct weft__shape *shape)
 {
     return weft__segment_chain(shape, (double)shape->bytes, longest(shape), 1);
+}
+
+static double reduce_scatter_gather_cost(const struct weft__shape *shape)
+{
+    double bytes = (double)shape->bytes;
+    return weft__cost_halving(shape, shape->size, bytes, 1) +
+           weft__cost_halving(shape, shape->size, bytes, 0) + weft__cost_fold(shape, bytes, 0);
 }
 
 /* In place is the root's affair: its contribution is where the result goes. */
@@ -131,11 +179,32 @@ static const struct weft_algorithm algorithms[] = {
      .notes = "((0 + 1) + ...) + root from below, root + (... + (P-2 + P-1)) from above; the same "
               "in every run; segments by cost: k = sqrt((h - 1) m (beta + gamma) / alpha)",
      .ordered = 1},
+    {.name = "reduce-scatter-gather",
+     .cost = "2 log2 P alpha + (P - 1)/P (2 m beta + m gamma); P no power of two: + alpha + m "
+             "(beta + gamma)",
+     .notes = "every element: a balanced binary tree over contiguous participants, lower ranks "
+              "left; the same in every run. Rabenseifner, ICCS 2004; halves the nearest first to "
+              "keep the order of ranks",
+     .ordered = 1},
+    {.name = "bine",
+     .cost = "ceil(log2 P)(alpha + m beta + m gamma)",
+     .notes = "a Bine tree, whose parents are a third nearer; the same in every run. De Sensi et "
+              "al., Bine Trees, SC 2025",
+     .ordered = 0},
+    {.name = "bine-reduce-scatter-gather",
+     .cost = "2 log2 P alpha + (P - 1)/P (2 m beta + m gamma); P no power of two: + alpha + m "
+             "(beta + gamma)",
+     .notes = "reduce-scatter-gather along a Bine butterfly: long messages go to near ranks; the "
+              "same in every run. De Sensi et al., Bine Trees, SC 2025",
+     .ordered = 0},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = binomial_cost},
     {.build = chain, .cost = chain_cost, .segment = chain_segment},
+    {.build = reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
+    {.build = bine, .cost = binomial_cost},
+    {.build = bine_reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
 };
 
 const struct weft__template weft__reduce_template = {

@@ -6,7 +6,7 @@
  * In place the result goes to the beginning of "recv" (as with MPI_IN_PLACE), over block 0 of the
  * contribution: the last reduction waits until that has been sent.
  */
-#include "schedules/common/template.h"
+#include "schedules/common/butterfly.h"
 
 /* Blocks lo .. hi-1 of some that begin with region. */
 static struct weft_region blocks(const struct weft__build *build, struct weft_region region, int lo,
@@ -166,6 +166,59 @@ static void recursive_halving(struct weft__build *build)
     }
 }
 
+/* From what `work` holds of the position of this rank to the ranks whose blocks these are. */
+static void bring_home(struct weft__build *build, const struct weft__butterfly *all,
+                       struct weft_region work)
+{
+    int rank = build->rank, home = weft__butterfly_participant(all, rank);
+    int from = weft__butterfly_rank(all, weft__butterfly_at(all, home));
+    int first = 0, end = 0;
+    if (all->me >= 0) {
+        first = weft__butterfly_first(all, all->position);
+        end = weft__butterfly_first(all, all->position + 1);
+    }
+    for (int r = first; r < end; r++)
+        if (r != rank)
+            weft__build_send(build, blocks(build, work, r, r + 1), r, 1);
+    if (from == rank)
+        weft__build_copy(build, result(build), blocks(build, work, rank, rank + 1));
+    else
+        weft__build_recv(build, result(build), from, 1);
+}
+
+/*
+ * Positions are the ranks' blocks, as they lie: so every message is contiguous, and a rank ends
+ * with the block of the rank that has the number of its position. That goes there as one more
+ * message, instead of permuting all blocks before.
+ */
+static void butterfly(struct weft__build *build, enum weft__numbering numbering)
+{
+    struct weft__group group = {.size = build->size, .me = build->rank};
+    struct weft__butterfly all;
+    struct weft_region current = given(build, 0, build->size), work = current;
+    if (build->size == 1) {
+        weft__build_copy(build, result(build), current);
+        return;
+    }
+    weft__butterfly_make(&all, &group, numbering, -1);
+    if (all.me >= 0)
+        work = weft__build_scratch(build, current.count);
+    weft__butterfly_reserve(build, &all, current.count, all.partner >= 0);
+    if (weft__butterfly_fold_in(build, &all, &current, work, 0))
+        weft__butterfly_reduce_scatter(build, &all, 1, &current, work, 0);
+    bring_home(build, &all, work);
+}
+
+static void ordered_halving(struct weft__build *build)
+{
+    butterfly(build, WEFT__NEAREST);
+}
+
+static void bine(struct weft__build *build)
+{
+    butterfly(build, WEFT__BINE);
+}
+
 static double ring_cost(const struct weft__shape *shape)
 {
     return (shape->size - 1) * weft__cost_combine(shape, weft__cost_mean(shape)) +
@@ -198,6 +251,21 @@ static double recursive_halving_cost(const struct weft__shape *shape)
     return cost;
 }
 
+static double butterfly_cost(const struct weft__shape *shape)
+{
+    int log;
+    double blocks = shape->size, cost = weft__cost_fold(shape, shape->total, 0);
+    if (shape->size == 1)
+        return 0;
+    weft__power_below(shape->size, &log);
+    for (int k = 0; k < log; k++) {
+        blocks /= 2;
+        cost += weft__cost_combine(shape, weft__cost_blocks(shape, blocks));
+    }
+    int apart = weft__power_below(shape->size, NULL) == shape->size ? 1 : 2;
+    return cost + apart * weft__cost_message(shape, shape->largest);
+}
+
 static void slots(struct weft__build *build)
 {
     weft__build_pair(build, weft__build_offset(build, build->size), weft__build_own(build));
@@ -220,12 +288,26 @@ static const struct weft_algorithm algorithms[] = {
      .cost = "(P - 1)(alpha + m/P (beta + gamma))",
      .notes = "block b: ((b+1 + b+2) + ...) + b around the ring; the same in every run",
      .ordered = 0},
+    {.name = "ordered-halving",
+     .cost = "(log2 P + 1) alpha + m (beta + gamma); P no power of two: + 2 alpha + m (beta + "
+             "gamma)",
+     .notes = "every element: a balanced binary tree over contiguous ranks, lower ranks left; the "
+              "same in every run. Halves the nearest first; a block goes to its rank in the end",
+     .ordered = 1},
+    {.name = "bine",
+     .cost = "(log2 P + 1) alpha + m (beta + gamma); P no power of two: + 2 alpha + m (beta + "
+             "gamma)",
+     .notes = "ordered-halving with the peers of a Bine butterfly, a third nearer; the same in "
+              "every run. De Sensi et al., Bine Trees, SC 2025",
+     .ordered = 0},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = recursive_halving, .cost = recursive_halving_cost},
     {.build = pairwise, .cost = pairwise_cost},
     {.build = ring, .cost = ring_cost, .segment = ring_segment},
+    {.build = ordered_halving, .cost = butterfly_cost},
+    {.build = bine, .cost = butterfly_cost},
 };
 
 const struct weft__template weft__reduce_scatter_template = {

@@ -140,37 +140,39 @@ void weft__butterfly_reduce_scatter(struct weft__build *build, const struct weft
     }
 }
 
-void weft__butterfly_allgather(struct weft__build *build, const struct weft__butterfly *b,
-                               int blocks, struct weft_region region, uint64_t message)
-{
-    for (int k = b->log; k-- > 0;) {
-        int peer = weft__butterfly_rank(b, weft__butterfly_peer(b, k));
-        weft__build_send(build, half_of(build, b, blocks, region, k, 0), peer, message);
-        weft__build_recv(build, half_of(build, b, blocks, region, k, 1), peer, message);
-    }
-}
-
 /*
- * From which step on this participant is on the way to or from the root: 0: it is the root, k + 1:
- * it meets one that is in step k. Of those that are before step k there is one for each way in
- * which the halves of steps 0 .. k - 1 can be taken: the root goes there by its peers.
+ * From which step on participant v is on the way to or from the root: 0: it is the root, k + 1: it
+ * meets one that is in step k. Of those that are before step k there is one for each way in which
+ * the halves of steps 0 .. k - 1 can be taken: the root goes there by its peers.
  */
-static int joins(const struct weft__butterfly *b, int root)
+static int joins(const struct weft__butterfly *b, int root, int v)
 {
-    int there = root;
-    for (int k = 0; k < b->log && there != b->me; k++) {
-        int differs = (position_of(b, there) ^ b->position) >> (b->log - 1 - k) & 1;
+    int there = root, position = position_of(b, v);
+    for (int k = 0; k < b->log && there != v; k++) {
+        int differs = (position_of(b, there) ^ position) >> (b->log - 1 - k) & 1;
         there = differs ? peer_of(b, there, k) : there;
-        if (there == b->me)
+        if (there == v)
             return k + 1;
     }
     return 0;
 }
 
+void weft__butterfly_allgather(struct weft__build *build, const struct weft__butterfly *b,
+                               int blocks, struct weft_region region, int root, uint64_t message)
+{
+    for (int k = b->log; k-- > 0;) {
+        int v = weft__butterfly_peer(b, k), peer = weft__butterfly_rank(b, v);
+        if (root < 0 || joins(b, root, v) > k)
+            weft__build_send(build, half_of(build, b, blocks, region, k, 0), peer, message);
+        if (root < 0 || joins(b, root, b->me) > k)
+            weft__build_recv(build, half_of(build, b, blocks, region, k, 1), peer, message);
+    }
+}
+
 void weft__butterfly_gather(struct weft__build *build, const struct weft__butterfly *b, int root,
                             struct weft_region region, uint64_t message)
 {
-    int first = joins(b, root);
+    int first = joins(b, root, b->me);
     for (int k = b->log; k-- > first;)
         weft__build_recv(build, half_of(build, b, 0, region, k, 1),
                          weft__butterfly_rank(b, weft__butterfly_peer(b, k)), message);
@@ -182,7 +184,7 @@ void weft__butterfly_gather(struct weft__build *build, const struct weft__butter
 void weft__butterfly_scatter(struct weft__build *build, const struct weft__butterfly *b, int root,
                              struct weft_region region, uint64_t message)
 {
-    int first = joins(b, root);
+    int first = joins(b, root, b->me);
     if (first)
         weft__build_recv(build, half_of(build, b, 0, region, first - 1, 0),
                          weft__butterfly_rank(b, weft__butterfly_peer(b, first - 1)), message);

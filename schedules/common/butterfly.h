@@ -77,9 +77,10 @@ void weft__butterfly_reduce_scatter(struct weft__build *build,
                                     const struct weft__butterfly *butterfly, int blocks,
                                     struct weft_region *current, struct weft_region work,
                                     uint64_t message);
-/* Everybody gets all positions of a region in which its own is. */
+/* Everybody gets all positions of a region in which its own is. root: the participant from which
+ * weft__butterfly_scatter() brought it, so that nothing of that is sent again; or -1. */
 void weft__butterfly_allgather(struct weft__build *build, const struct weft__butterfly *butterfly,
-                               int blocks, struct weft_region region, uint64_t message);
+                               int blocks, struct weft_region region, int root, uint64_t message);
 /* The same to one participant, and from one that has all, in equal parts. */
 void weft__butterfly_gather(struct weft__build *build, const struct weft__butterfly *butterfly,
                             int root, struct weft_region region, uint64_t message);

@@ -76,14 +76,21 @@ void weft__tree_broadcast(struct weft__build *build, const struct weft__group *g
 {
     struct weft__tree tree;
     weft__tree_make(&tree, group->me, group->size, root);
+    weft__tree_send_down(build, group, &tree, region, message);
+}
+
+void weft__tree_send_down(struct weft__build *build, const struct weft__group *group,
+                          const struct weft__tree *tree, struct weft_region region,
+                          uint64_t message)
+{
     size_t segments = weft__segment_count(build, region.count);
     for (size_t i = 0; i < segments && !build->status; i++) {
-        if (tree.parent >= 0)
-            weft__build_recv_segment(build, region, i, weft__group_rank(group, tree.parent),
+        if (tree->parent >= 0)
+            weft__build_recv_segment(build, region, i, weft__group_rank(group, tree->parent),
                                      message);
-        for (int c = 0; c < tree.child_count; c++)
-            weft__build_send_segment(build, region, i, weft__group_rank(group, tree.child[c].index),
-                                     message);
+        for (int c = 0; c < tree->child_count; c++)
+            weft__build_send_segment(build, region, i,
+                                     weft__group_rank(group, tree->child[c].index), message);
     }
 }
 
@@ -92,13 +99,21 @@ void weft__tree_reduce(struct weft__build *build, const struct weft__group *grou
 {
     struct weft__tree tree;
     weft__tree_make(&tree, group->me, group->size, root);
-    weft__build_reserve(build, (size_t)tree.child_count * acc.count, (size_t)tree.child_count);
-    for (int c = tree.child_count - 1; c >= 0; c--) {
-        const struct weft__tree_child *child = &tree.child[c];
+    weft__tree_combine_up(build, group, &tree, current, acc, message);
+}
+
+void weft__tree_combine_up(struct weft__build *build, const struct weft__group *group,
+                           const struct weft__tree *tree, struct weft_region *current,
+                           struct weft_region acc, uint64_t message)
+{
+    size_t children = (size_t)tree->child_count;
+    weft__build_reserve(build, children * acc.count, children);
+    for (int c = tree->child_count - 1; c >= 0; c--) {
+        const struct weft__tree_child *child = &tree->child[c];
         weft__build_recv_reduce(build, acc, *current, weft__group_rank(group, child->index),
                                 message, child->index < group->me);
         *current = acc;
     }
-    if (tree.parent >= 0)
-        weft__build_send(build, *current, weft__group_rank(group, tree.parent), message);
+    if (tree->parent >= 0)
+        weft__build_send(build, *current, weft__group_rank(group, tree->parent), message);
 }

@@ -398,6 +398,14 @@ void weft__tree_broadcast(struct weft__build *build, const struct weft__group *g
 void weft__tree_reduce(struct weft__build *build, const struct weft__group *group, int root,
                        struct weft_region *current, struct weft_region acc, uint64_t message);
 
+/* The same along any tree, of which only the indices of parent and children are looked at. */
+void weft__tree_send_down(struct weft__build *build, const struct weft__group *group,
+                          const struct weft__tree *tree, struct weft_region region,
+                          uint64_t message);
+void weft__tree_combine_up(struct weft__build *build, const struct weft__group *group,
+                           const struct weft__tree *tree, struct weft_region *current,
+                           struct weft_region acc, uint64_t message);
+
 /* The members of the largest group (weft/groups.h); group_size 0: the default. */
 int weft__group_largest(int ranks, int group_size);
 

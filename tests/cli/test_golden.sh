@@ -20,6 +20,17 @@ done <<END
 allreduce-ring-3.weft allreduce --algo ring -n 3 $words
 allreduce-recursive-doubling-5.weft allreduce --algo recursive-doubling -n 5 $words
 allreduce-reduce-scatter-allgather-4.weft allreduce --algo reduce-scatter-allgather -n 4 $words
+allreduce-bine-6.weft allreduce --algo bine -n 6 $words
+reduce-scatterv-bine-5.weft reduce-scatterv --algo bine -n 5 $words --counts 1,2,0,3,1
+reduce-scatter-ordered-halving-4.weft reduce-scatter --algo ordered-halving -n 4 $words --in-place
+allgatherv-bine-6.weft allgatherv --algo bine -n 6 $words --counts 2,0,1
+allgather-recursive-doubling-5.weft allgather --algo recursive-doubling -n 5 $words
+broadcast-scatter-doubling-5.weft broadcast --algo scatter-doubling -n 5 --root 1 $words
+broadcast-bine-scatter-doubling-4.weft broadcast --algo bine-scatter-doubling -n 4 $words
+broadcast-bine-11.weft broadcast --algo bine -n 11 --root 3 $words
+reduce-bine-5.weft reduce --algo bine -n 5 $words
+reduce-reduce-scatter-gather-5.weft reduce --algo reduce-scatter-gather -n 5 --root 1 $words
+reduce-bine-reduce-scatter-gather-4.weft reduce --algo bine-reduce-scatter-gather -n 4 $words
 broadcast-binomial-6.weft broadcast --algo binomial -n 6 --root 1 $words
 reduce-binomial-5.weft reduce --algo binomial -n 5 $words
 scan-binary-tree-5.weft scan --algo binary-tree -n 5 $words

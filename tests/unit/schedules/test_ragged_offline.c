@@ -283,7 +283,7 @@ Test(ragged_offline, the_choice_is_the_same_on_all_ranks)
     params.counts = counts;
     counts[5] = 1;
     cr_assert_eq(weft_template_choose("allgatherv", 16, &params, &algo, NULL), WEFT_OK);
-    cr_assert_str_eq(algo, "bruck");
+    cr_assert_str_eq(algo, "recursive-doubling"); /* bruck has ranges that wrap */
     counts[5] = (size_t)1 << 20;
     cr_assert_eq(weft_template_choose("allgatherv", 16, &params, &algo, NULL), WEFT_OK);
     cr_assert_str_eq(algo, "ring");
