@@ -2,6 +2,7 @@
 /* Allgather and allgatherv: every rank gets the blocks of all ranks, which all know the sizes of.
  */
 #include "schedules/common/butterfly.h"
+#include "schedules/common/pat.h"
 
 /* Blocks lo .. hi-1 of "recv". */
 static struct weft_region blocks(const struct weft__build *build, int lo, int hi)
@@ -32,28 +33,54 @@ static void ring(struct weft__build *build)
     weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
 }
 
+/* A range of blocks from `first` on, modulo P, in two messages where it wraps. */
+static void send_range(struct weft__build *build, int first, int n, int to)
+{
+    int out = first + n <= build->size ? n : build->size - first; /* before the wrap */
+    weft__build_send(build, blocks(build, first, first + out), to, 0);
+    weft__build_send(build, blocks(build, 0, n - out), to, 1);
+}
+
+static void recv_range(struct weft__build *build, int first, int n)
+{
+    int in = first + n <= build->size ? n : build->size - first;
+    weft__build_recv(build, blocks(build, first, first + in), first, 0);
+    weft__build_recv(build, blocks(build, 0, n - in), first, 1);
+}
+
 /*
- * After k steps a rank has the blocks rank .. rank + 2^k - 1 (mod P), each at its final place: so
- * there is no rotation at the end, but a range that wraps is two messages.
+ * After j steps a rank has the blocks rank .. rank + k^j - 1 (mod P), each at its final place: so
+ * there is no rotation at the end, but a range that wraps is two messages. With a radix of k a step
+ * is k - 1 exchanges of such ranges.
  */
+static void concatenate(struct weft__build *build, int radix)
+{
+    int size = build->size, rank = build->rank, alone = size <= radix && size > 1;
+    if (!alone)
+        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+    for (int64_t have = 1; have < size; have *= radix)
+        for (int64_t i = 1; i < radix && i * have < size; i++) {
+            int64_t rest = size - i * have;
+            int n = (int)(rest < have ? rest : have);
+            int to = (int)((rank - i * have + size) % size);
+            if (have == 1)
+                weft__build_send(build, own_block(build), to, 0);
+            else
+                send_range(build, rank, n, to);
+            recv_range(build, (int)((rank + i * have) % size), n);
+        }
+    if (alone)
+        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+}
+
 static void bruck(struct weft__build *build)
 {
-    int size = build->size, rank = build->rank, rounds = weft__log2_ceil(size);
-    if (rounds > 1 || size == 1)
-        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
-    for (int k = 0; k < rounds; k++) {
-        int have = 1 << k, n = size - have < have ? size - have : have;
-        int from = (int)(((int64_t)rank + have) % size);
-        int to = (int)(((int64_t)rank - have + size) % size);
-        int out = rank + n <= size ? n : size - rank; /* before the wrap */
-        int in = from + n <= size ? n : size - from;
-        weft__build_send(build, k ? blocks(build, rank, rank + out) : own_block(build), to, 0);
-        weft__build_send(build, blocks(build, 0, n - out), to, 1);
-        weft__build_recv(build, blocks(build, from, from + in), from, 0);
-        weft__build_recv(build, blocks(build, 0, n - in), from, 1);
-    }
-    if (rounds == 1)
-        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+    concatenate(build, 2);
+}
+
+static void k_bruck(struct weft__build *build)
+{
+    concatenate(build, weft__radix(build->radix, WEFT__RADIX));
 }
 
 /* The block of a rank goes to whoever has its position in the butterfly, which may be itself. */
@@ -112,16 +139,27 @@ static size_t ring_segment(const struct weft__shape *shape)
     return weft__segment_ring(shape, 0);
 }
 
-static double bruck_cost(const struct weft__shape *shape)
+/* Some range wraps in nearly every step but the first. */
+static double concatenate_cost(const struct weft__shape *shape, int radix)
 {
     double cost = copy_cost(shape);
-    for (int64_t have = 1; have < shape->size; have *= 2) {
-        int64_t n = shape->size - have < have ? shape->size - have : have;
-        cost += weft__cost_message(shape, weft__cost_blocks(shape, (double)n));
-    }
-    /* Some range wraps in nearly every step but the first. */
-    int wraps = weft__log2_ceil(shape->size) - 1;
-    return cost + (wraps > 0 ? wraps * weft__cost_message(shape, 0) : 0);
+    for (int64_t have = 1; have < shape->size; have *= radix)
+        for (int64_t i = 1; i < radix && i * have < shape->size; i++) {
+            int64_t rest = shape->size - i * have, n = rest < have ? rest : have;
+            cost += weft__cost_message(shape, weft__cost_blocks(shape, (double)n));
+            cost += have > 1 ? weft__cost_message(shape, 0) : 0;
+        }
+    return cost;
+}
+
+static double bruck_cost(const struct weft__shape *shape)
+{
+    return concatenate_cost(shape, 2);
+}
+
+static double k_bruck_cost(const struct weft__shape *shape)
+{
+    return concatenate_cost(shape, weft__radix(shape->radix, WEFT__RADIX));
 }
 
 static double doubling_cost(const struct weft__shape *shape)
@@ -140,6 +178,11 @@ static double doubling_cost(const struct weft__shape *shape)
 static double bine_cost(const struct weft__shape *shape)
 {
     return doubling_cost(shape) + (shape->size > 1 ? weft__cost_message(shape, shape->largest) : 0);
+}
+
+static double pat_cost(const struct weft__shape *shape)
+{
+    return weft__cost_pat(shape, 0);
 }
 
 static void slots(struct weft__build *build)
@@ -171,6 +214,19 @@ static const struct weft_algorithm algorithms[] = {
               "a Bine butterfly, whose peers are a third nearer. De Sensi et al., Bine Trees, SC "
               "2025",
      .ordered = 1},
+    {.name = "pat",
+     .cost = "(L - 1 + log2(P/L)) alpha + (P - 1)/P m beta + m copy, L: P/L blocks a message",
+     .notes = "parallel aggregated trees, any P: few blocks go far, many near; log2 L lists of "
+              "blocks are kept. Jeaugey, 2025, arXiv 2506.20252",
+     .ordered = 1},
+    {.name = "k-bruck",
+     .cost =
+         "(k - 1) ceil(logk P) alpha + (P - 1)/P m beta; + up to as many alpha less k - 1 where "
+         "ranges wrap; k: the radix",
+     .notes =
+         "bruck with k - 1 exchanges a step (3): ceil(logk P) messages in a row. Bruck et al., "
+         "TPDS 1997: k - 1 ports",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -178,12 +234,14 @@ static const struct weft__algorithm impl[] = {
     {.build = ring, .cost = ring_cost, .segment = ring_segment},
     {.build = recursive_doubling, .cost = doubling_cost},
     {.build = bine, .cost = bine_cost},
+    {.build = weft__build_pat_allgather, .cost = pat_cost},
+    {.build = k_bruck, .cost = k_bruck_cost},
 };
 
 const struct weft__template weft__allgather_template = {
     .public = {.name = "allgather",
                .summary = "every rank gets the blocks of all ranks",
-               .parameters = "count dtype algo segment",
+               .parameters = "count dtype algo segment aggregate radix",
                .result = "recv[r count + i] on every rank: send[i] of rank r",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
@@ -195,7 +253,7 @@ const struct weft__template weft__allgather_template = {
 const struct weft__template weft__allgatherv_template = {
     .public = {.name = "allgatherv",
                .summary = "every rank gets the blocks of all ranks, each of a size of its own",
-               .parameters = "count counts dtype algo segment",
+               .parameters = "count counts dtype algo segment aggregate radix",
                .result = "recv[counts[0] + ... + counts[r-1] + i] on every rank: send[i] of rank r",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

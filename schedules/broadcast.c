@@ -15,6 +15,15 @@ static void binomial(struct weft__build *build)
     weft__tree_broadcast(build, &all, build->root, whole(build), 0);
 }
 
+static void k_nomial(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft__tree tree;
+    weft__knomial_make(&tree, build->rank, build->size, build->root,
+                       weft__radix(build->radix, WEFT__RADIX));
+    weft__tree_send_down(build, &all, &tree, whole(build), 0);
+}
+
 /* root, root + 1, ... around: a segment goes on as soon as it is there. */
 static void chain(struct weft__build *build)
 {
@@ -101,6 +110,11 @@ static double binomial_cost(const struct weft__shape *shape)
     return weft__log2_ceil(shape->size) * weft__cost_message(shape, (double)shape->bytes);
 }
 
+static double k_nomial_cost(const struct weft__shape *shape)
+{
+    return weft__cost_knomial(shape, (double)shape->bytes, 0);
+}
+
 static double chain_cost(const struct weft__shape *shape)
 {
     return weft__cost_chain(shape, (double)shape->bytes, shape->size - 1, 0);
@@ -160,6 +174,11 @@ static const struct weft_algorithm algorithms[] = {
      .notes = "scatter-doubling along a Bine butterfly: each message is contiguous, long ones go "
               "to near ranks. De Sensi et al., Bine Trees, SC 2025",
      .ordered = 1},
+    {.name = "k-nomial",
+     .cost = "(k - 1) ceil(logk P) (alpha + m beta), k: the radix",
+     .notes = "ranges of ranks are cut into k parts (4): ceil(logk P) messages in a row, where "
+              "latency is more than what a sender pays for a message",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -169,12 +188,13 @@ static const struct weft__algorithm impl[] = {
     {.build = scatter_doubling, .cost = doubling_cost},
     {.build = bine, .cost = binomial_cost},
     {.build = bine_scatter_doubling, .cost = doubling_cost},
+    {.build = k_nomial, .cost = k_nomial_cost},
 };
 
 const struct weft__template weft__broadcast_template = {
     .public = {.name = "broadcast",
                .summary = "every rank gets the root's buffer",
-               .parameters = "count dtype root algo segment",
+               .parameters = "count dtype root algo segment radix",
                .result = "buffer[i] on every rank: buffer[i] of the root",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

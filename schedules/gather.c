@@ -20,10 +20,10 @@ static void keep_own(struct weft__build *build)
 }
 
 /* A subtree is a contiguous range of blocks: it is collected in order and goes up as it is. */
-static void binomial(struct weft__build *build)
+static void along(struct weft__build *build, int radix)
 {
     struct weft__tree tree;
-    weft__tree_make(&tree, build->rank, build->size, build->root);
+    weft__knomial_make(&tree, build->rank, build->size, build->root, radix);
     struct weft_region range = own(build);
     if (weft__build_is_root(build)) {
         keep_own(build);
@@ -41,6 +41,16 @@ static void binomial(struct weft__build *build)
     }
     if (tree.parent >= 0)
         weft__build_send(build, range, tree.parent, 0);
+}
+
+static void binomial(struct weft__build *build)
+{
+    along(build, 2);
+}
+
+static void k_nomial(struct weft__build *build)
+{
+    along(build, weft__radix(build->radix, WEFT__RADIX));
 }
 
 static void linear(struct weft__build *build)
@@ -82,17 +92,22 @@ static const struct weft_algorithm algorithms[] = {
      .cost = "(P - 1)(alpha + m/P beta)",
      .notes = "everybody sends straight to the root",
      .ordered = 1},
+    {.name = "k-nomial",
+     .cost = "(k - 1) ceil(logk P) alpha + (P - 1)/P m beta + m/P copy, k: the radix",
+     .notes = "as binomial, ranges of ranks in k parts (4)",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = weft__cost_block_tree, .passes_on = 1},
     {.build = linear, .cost = weft__cost_block_star},
+    {.build = k_nomial, .cost = weft__cost_block_knomial, .passes_on = 1},
 };
 
 const struct weft__template weft__gather_template = {
     .public = {.name = "gather",
                .summary = "the root gets the blocks of all ranks",
-               .parameters = "count dtype root algo segment",
+               .parameters = "count dtype root algo segment radix",
                .result = "recv[r count + i] on the root: send[i] of rank r",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
@@ -104,7 +119,7 @@ const struct weft__template weft__gather_template = {
 const struct weft__template weft__gatherv_template = {
     .public = {.name = "gatherv",
                .summary = "the root gets the blocks of all ranks, each of a size of its own",
-               .parameters = "count counts counts-agreed dtype root algo segment",
+               .parameters = "count counts counts-agreed dtype root algo segment radix",
                .result = "recv[counts[0] + ... + counts[r-1] + i] on the root: send[i] of rank r",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

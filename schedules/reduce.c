@@ -16,17 +16,38 @@ static struct weft_region accumulator(struct weft__build *build)
     return weft__build_scratch(build, build->count);
 }
 
-static void binomial(struct weft__build *build)
+/* Up a tree, whatever it is. */
+static void along(struct weft__build *build, const struct weft__tree *tree)
 {
     struct weft__group all = {.size = build->size, .me = build->rank};
-    struct weft__tree tree;
-    weft__tree_make(&tree, build->rank, build->size, build->root);
     struct weft_region current = contribution(build), acc = current;
-    if (tree.child_count || build->rank == build->root)
+    if (tree->child_count || build->rank == build->root)
         acc = accumulator(build);
-    weft__tree_reduce(build, &all, build->root, &current, acc, 0);
+    weft__tree_combine_up(build, &all, tree, &current, acc, 0);
     if (build->rank == build->root)
         weft__build_copy(build, acc, current);
+}
+
+static void binomial(struct weft__build *build)
+{
+    struct weft__tree tree;
+    weft__tree_make(&tree, build->rank, build->size, build->root);
+    along(build, &tree);
+}
+
+static void k_nomial(struct weft__build *build)
+{
+    struct weft__tree tree;
+    weft__knomial_make(&tree, build->rank, build->size, build->root,
+                       weft__radix(build->radix, WEFT__RADIX));
+    along(build, &tree);
+}
+
+static void bine(struct weft__build *build)
+{
+    struct weft__tree tree;
+    weft__bine_tree_make(&tree, build->rank, build->size, build->root);
+    along(build, &tree);
 }
 
 /* One rank of a chain towards the root: what comes from behind, combined with the own part, goes
@@ -75,19 +96,6 @@ static void chain(struct weft__build *build)
     }
 }
 
-static void bine(struct weft__build *build)
-{
-    struct weft__group all = {.size = build->size, .me = build->rank};
-    struct weft__tree tree;
-    weft__bine_tree_make(&tree, build->rank, build->size, build->root);
-    struct weft_region current = contribution(build), acc = current;
-    if (tree.child_count || build->rank == build->root)
-        acc = accumulator(build);
-    weft__tree_combine_up(build, &all, &tree, &current, acc, 0);
-    if (build->rank == build->root)
-        weft__build_copy(build, acc, current);
-}
-
 /* Each participant combines the part of its position, and the root collects these. */
 static void halve_and_collect(struct weft__build *build, enum weft__numbering numbering)
 {
@@ -119,6 +127,11 @@ static void bine_reduce_scatter_gather(struct weft__build *build)
 static double binomial_cost(const struct weft__shape *shape)
 {
     return weft__log2_ceil(shape->size) * weft__cost_combine(shape, (double)shape->bytes);
+}
+
+static double k_nomial_cost(const struct weft__shape *shape)
+{
+    return weft__cost_knomial(shape, (double)shape->bytes, 1);
 }
 
 /* The longer chain, and what the root takes from the other one. */
@@ -197,6 +210,12 @@ static const struct weft_algorithm algorithms[] = {
      .notes = "reduce-scatter-gather along a Bine butterfly: long messages go to near ranks; the "
               "same in every run. De Sensi et al., Bine Trees, SC 2025",
      .ordered = 0},
+    {.name = "k-nomial",
+     .cost = "(k - 1) ceil(logk P)(alpha + m beta + m gamma), k: the radix",
+     .notes =
+         "a tree over contiguous ranges of ranks in k parts (4), lower ranks left; the same in "
+         "every run",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -205,12 +224,13 @@ static const struct weft__algorithm impl[] = {
     {.build = reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
     {.build = bine, .cost = binomial_cost},
     {.build = bine_reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
+    {.build = k_nomial, .cost = k_nomial_cost},
 };
 
 const struct weft__template weft__reduce_template = {
     .public = {.name = "reduce",
                .summary = "the root gets the combination of all contributions",
-               .parameters = "count dtype op root algo segment",
+               .parameters = "count dtype op root algo segment radix",
                .result = "recv[i] on the root: send[i] of ranks 0 .. P-1 combined",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

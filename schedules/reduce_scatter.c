@@ -7,6 +7,7 @@
  * contribution: the last reduction waits until that has been sent.
  */
 #include "schedules/common/butterfly.h"
+#include "schedules/common/pat.h"
 
 /* Blocks lo .. hi-1 of some that begin with region. */
 static struct weft_region blocks(const struct weft__build *build, struct weft_region region, int lo,
@@ -266,6 +267,11 @@ static double butterfly_cost(const struct weft__shape *shape)
     return cost + apart * weft__cost_message(shape, shape->largest);
 }
 
+static double pat_cost(const struct weft__shape *shape)
+{
+    return weft__cost_pat(shape, 1);
+}
+
 static void slots(struct weft__build *build)
 {
     weft__build_pair(build, weft__build_offset(build, build->size), weft__build_own(build));
@@ -300,6 +306,13 @@ static const struct weft_algorithm algorithms[] = {
      .notes = "ordered-halving with the peers of a Bine butterfly, a third nearer; the same in "
               "every run. De Sensi et al., Bine Trees, SC 2025",
      .ordered = 0},
+    {.name = "pat",
+     .cost = "(L - 1 + log2(P/L)) alpha + (P - 1)/P m (beta + gamma) + m/2 copy, L: P/L blocks a "
+             "message",
+     .notes = "parallel aggregated trees, any P: block b is combined along a binomial tree over b, "
+              "b+1, ... modulo P; log2 L lists of blocks are kept; the same in every run. Jeaugey, "
+              "2025, arXiv 2506.20252",
+     .ordered = 0},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -308,12 +321,13 @@ static const struct weft__algorithm impl[] = {
     {.build = ring, .cost = ring_cost, .segment = ring_segment},
     {.build = ordered_halving, .cost = butterfly_cost},
     {.build = bine, .cost = butterfly_cost},
+    {.build = weft__build_pat_reduce_scatter, .cost = pat_cost},
 };
 
 const struct weft__template weft__reduce_scatter_template = {
     .public = {.name = "reduce-scatter",
                .summary = "rank r gets block r of the combination of all contributions",
-               .parameters = "count dtype op algo segment",
+               .parameters = "count dtype op algo segment aggregate",
                .result = "recv[i] on rank r: send[r count + i] of ranks 0 .. P-1 combined",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
@@ -325,7 +339,7 @@ const struct weft__template weft__reduce_scatter_template = {
 const struct weft__template weft__reduce_scatterv_template = {
     .public = {.name = "reduce-scatterv",
                .summary = "rank r gets block r, of a size of its own, of the combination of all",
-               .parameters = "count counts dtype op algo segment",
+               .parameters = "count counts dtype op algo segment aggregate",
                .result = "recv[i] on rank r: send[counts[0] + ... + counts[r-1] + i] of ranks 0 .. "
                          "P-1 combined",
                .algorithms = algorithms,

@@ -36,12 +36,12 @@ static struct weft_region together(struct weft__build *build, int lo, int hi)
 }
 
 /* A subtree's blocks come as one range; the children's go on, the own one stays. */
-static void binomial(struct weft__build *build)
+static void along(struct weft__build *build, int radix)
 {
     struct weft__tree tree;
     struct weft_region range = own(build);
     int root = weft__build_is_root(build);
-    weft__tree_make(&tree, build->rank, build->size, build->root);
+    weft__knomial_make(&tree, build->rank, build->size, build->root, radix);
     if (!root && tree.child_count)
         range = weft__build_scratch(build, weft__build_range(build, tree.lo, tree.hi));
     if (!root)
@@ -58,6 +58,16 @@ static void binomial(struct weft__build *build)
     else if (!root)
         weft__build_copy(build, own(build),
                          weft__build_within(build, range, tree.lo, build->rank, build->rank + 1));
+}
+
+static void binomial(struct weft__build *build)
+{
+    along(build, 2);
+}
+
+static void k_nomial(struct weft__build *build)
+{
+    along(build, weft__radix(build->radix, WEFT__RADIX));
 }
 
 static void linear(struct weft__build *build)
@@ -106,10 +116,21 @@ static void slots_apart(struct weft__build *build)
     weft__build_result(build, own(build), name, 0, build->root, 1);
 }
 
-static double tree_apart_cost(const struct weft__shape *shape)
+/* The root brings blocks together. */
+static double apart_cost(const struct weft__shape *shape)
 {
     double copies = weft__cost_blocks(shape, shape->size - 1) * shape->cost->copy_us_per_byte;
-    return weft__cost_block_tree(shape) + copies + (shape->size - 1) * shape->cost->node_us;
+    return copies + (shape->size - 1) * shape->cost->node_us;
+}
+
+static double tree_apart_cost(const struct weft__shape *shape)
+{
+    return weft__cost_block_tree(shape) + apart_cost(shape);
+}
+
+static double k_nomial_apart_cost(const struct weft__shape *shape)
+{
+    return weft__cost_block_knomial(shape) + apart_cost(shape);
 }
 
 static const struct weft_algorithm algorithms[] = {
@@ -121,6 +142,10 @@ static const struct weft_algorithm algorithms[] = {
     {.name = "linear",
      .cost = "(P - 1)(alpha + m/P beta)",
      .notes = "the root sends straight to everybody",
+     .ordered = 1},
+    {.name = "k-nomial",
+     .cost = "(k - 1) ceil(logk P) alpha + (P - 1)/P m beta + m/P copy, k: the radix",
+     .notes = "as binomial, ranges of ranks in k parts (4)",
      .ordered = 1},
 };
 
@@ -135,22 +160,28 @@ static const struct weft_algorithm algorithms_apart[] = {
      .cost = "(P - 1) alpha + m beta",
      .notes = "the root sends straight to everybody; a rank needs its own count only",
      .ordered = 1},
+    {.name = "k-nomial",
+     .cost = "(k - 1) ceil(logk P) alpha + (P - 1)/P m beta + m copy, k: the radix",
+     .notes = "as binomial, ranges of ranks in k parts (4). All ranks need the counts of all",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = weft__cost_block_tree},
     {.build = linear, .cost = weft__cost_block_star},
+    {.build = k_nomial, .cost = weft__cost_block_knomial},
 };
 
 static const struct weft__algorithm impl_apart[] = {
     {.build = binomial, .cost = tree_apart_cost, .passes_on = 1},
     {.build = linear, .cost = weft__cost_block_star},
+    {.build = k_nomial, .cost = k_nomial_apart_cost, .passes_on = 1},
 };
 
 const struct weft__template weft__scatter_template = {
     .public = {.name = "scatter",
                .summary = "every rank gets its block of the root's",
-               .parameters = "count dtype root algo segment",
+               .parameters = "count dtype root algo segment radix",
                .result = "recv[i] on rank r: send[r count + i] of the root",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
@@ -162,7 +193,7 @@ const struct weft__template weft__scatter_template = {
 const struct weft__template weft__scatterv_template = {
     .public = {.name = "scatterv",
                .summary = "every rank gets its block of the root's, each of a size of its own",
-               .parameters = "count counts counts-agreed dtype root algo segment",
+               .parameters = "count counts counts-agreed dtype root algo segment radix",
                .result = "recv[i] on rank r: send.r[i] of the root, a slot a block",
                .algorithms = algorithms_apart,
                .algorithm_count = sizeof algorithms_apart / sizeof algorithms_apart[0]},

@@ -118,6 +118,11 @@ struct weft_template_params {
      *  in it. The choice of an algorithm and of segments does not look at it, only at `cost`.
      *  Default WEFT_MEMORY_HOST. */
     weft_memory_t memory;
+    /** Algorithm pat: blocks of a message at most, which bounds what is kept as well. 0: as many as
+     *  the cost model's segment_bytes hold, at least one. The same on all ranks, as the next. */
+    size_t aggregate;
+    /** Algorithms named k-nomial, and those with a radix: k, 2 to 16. 0: 4. */
+    int radix;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -66,6 +66,32 @@ double weft__cost_block_tree(const struct weft__shape *shape)
     return cost;
 }
 
+/* Levels of the tree from the root on, of the largest range. */
+static double knomial(const struct weft__shape *shape, double bytes, int reduces)
+{
+    int radix = weft__radix(shape->radix, WEFT__RADIX);
+    double cost = 0;
+    for (int n = shape->size, parts; n > 1; n = (n + parts - 1) / parts) {
+        parts = n < radix ? n : radix;
+        double of_one = bytes < 0 ? weft__cost_blocks(shape, (n + parts - 1) / parts) : bytes;
+        cost += (parts - 1) *
+                (reduces ? weft__cost_combine(shape, of_one) : weft__cost_message(shape, of_one));
+    }
+    return cost;
+}
+
+double weft__cost_knomial(const struct weft__shape *shape, double bytes, int reduces)
+{
+    return knomial(shape, bytes, reduces);
+}
+
+double weft__cost_block_knomial(const struct weft__shape *shape)
+{
+    int inner = shape->size > weft__radix(shape->radix, WEFT__RADIX); /* ranks that pass on */
+    return knomial(shape, -1, 0) +
+           inner * (shape->cost->node_us + shape->largest * shape->cost->copy_us_per_byte);
+}
+
 double weft__cost_block_star(const struct weft__shape *shape)
 {
     return (shape->size - 1) * weft__cost_message(shape, weft__cost_mean(shape));

@@ -21,29 +21,50 @@ int weft__power_below(int size, int *exponent)
 
 void weft__tree_make(struct weft__tree *tree, int index, int size, int root)
 {
+    weft__knomial_make(tree, index, size, root, 2);
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Part number `part` of a range, led by its first. */
+static struct weft__tree_child part_of(int lo, int hi, int parts, int part)
+{
+    int begin = lo + (int)weft__block_offset((size_t)(hi - lo), parts, part);
+    int end = lo + (int)weft__block_offset((size_t)(hi - lo), parts, part + 1);
+    return (struct weft__tree_child){begin, begin, end};
+}
+
+/*
+ * Ranges are added as they lie, the outermost first, above the own part before below it. Taken from
+ * the end, each child is then next to what was taken before it: the order of ranks is kept.
+ */
+void weft__knomial_make(struct weft__tree *tree, int index, int size, int root, int radix)
+{
     int lo = 0, hi = size, leader = root;
     *tree = (struct weft__tree){.parent = -1, .hi = size};
     while (hi - lo > 1) {
-        int middle = lo + (hi - lo + 1) / 2;
-        int upper_leads = leader >= middle;
-        int other = upper_leads ? lo : middle; /* leader of the half without the leader */
-        int other_lo = upper_leads ? lo : middle, other_hi = upper_leads ? middle : hi;
-        if (index >= other_lo && index < other_hi) {
-            if (index == other) {
-                tree->parent = leader;
-                tree->lo = other_lo;
-                tree->hi = other_hi;
-            }
-            leader = other;
-            lo = other_lo;
-            hi = other_hi;
-        } else {
-            if (index == leader)
-                tree->child[tree->child_count++] =
-                    (struct weft__tree_child){other, other_lo, other_hi};
-            lo = upper_leads ? middle : lo;
-            hi = upper_leads ? hi : middle;
+        int parts = least(radix, hi - lo), own = 0, mine = 0;
+        for (int p = 0; p < parts; p++) {
+            struct weft__tree_child part = part_of(lo, hi, parts, p);
+            own = leader >= part.lo && leader < part.hi ? p : own;
+            mine = index >= part.lo && index < part.hi ? p : mine;
         }
+        for (int p = parts - 1; p > own && index == leader; p--)
+            tree->child[tree->child_count++] = part_of(lo, hi, parts, p);
+        for (int p = 0; p < own && index == leader; p++)
+            tree->child[tree->child_count++] = part_of(lo, hi, parts, p);
+        struct weft__tree_child next = part_of(lo, hi, parts, mine);
+        if (mine != own && index == next.index) {
+            tree->parent = leader;
+            tree->lo = next.lo;
+            tree->hi = next.hi;
+        }
+        leader = mine == own ? leader : next.index;
+        lo = next.lo;
+        hi = next.hi;
     }
 }
 

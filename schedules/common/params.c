@@ -29,6 +29,10 @@ int weft__params_read(const char *who, struct weft_template_params *full,
     if (!status)
         status = weft_sized_number(who, "params->memory", (int)full->memory, WEFT_MEMORY_HOST,
                                    WEFT_MEMORY_DEVICE);
+    if (!status)
+        status = weft_sized_number(who, "params->radix", full->radix, 0, WEFT__MOST_RADIX);
+    if (!status && full->radix == 1)
+        status = weft_sized_number(who, "params->radix", full->radix, 2, WEFT__MOST_RADIX);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
     return status;

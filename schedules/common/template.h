@@ -60,6 +60,8 @@ struct weft__shape {
     struct weft__blocks blocks; /* of templates that compress parts */
     struct weft_quantiser quantiser;
     struct weft__servers servers; /* of templates with servers */
+    size_t aggregate;             /* blocks of a message, 0: by default */
+    int radix;
 };
 
 /* The schedule of one rank in the making. */
@@ -91,6 +93,8 @@ struct weft__build {
     struct weft__blocks blocks;
     struct weft_quantiser quantiser;
     struct weft__servers servers;
+    size_t aggregate; /* as in the shape */
+    int radix;
     int sent;                 /* 1: the own share of the result is wanted */
     int turn, turns;          /* of several collectives behind each other; 0 of 0: one alone */
     weft_slot_t send;         /* input, never written; -1: this rank has none */
@@ -129,6 +133,9 @@ enum {
     WEFT__WHOLE_ROWS = 8192,      /* ... as matrices */
     WEFT__USES_SERVERS = 16384    /* ranks are workers, servers or both */
 };
+
+/* The radix of k-nomial trees where none is given, and the largest. */
+enum { WEFT__RADIX = 4, WEFT__MOST_RADIX = 16 };
 
 struct weft__template {
     struct weft_template public; /* algorithms in the order of `impl` */
@@ -373,9 +380,16 @@ struct weft__tree {
     struct weft__tree_child {
         int index;
         int lo, hi;
-    } child[32]; /* the largest subtree first */
+    } child[128]; /* the largest subtree first */
 };
 void weft__tree_make(struct weft__tree *tree, int index, int size, int root);
+/* The same with ranges cut into `radix` parts rather than halves, as equal as can be. */
+void weft__knomial_make(struct weft__tree *tree, int index, int size, int root, int radix);
+/* The radix of a build or a shape, `otherwise` if none is given. */
+static inline int weft__radix(int given, int otherwise)
+{
+    return given ? given : otherwise;
+}
 
 /*
  * A binary tree in the order of ranks: a range is led by its middle, between its two halves. A
@@ -421,7 +435,11 @@ double weft__cost_mean(const struct weft__shape *shape);
 double weft__cost_blocks(const struct weft__shape *shape, double n);
 /* Blocks of all ranks that come to one, or from one: along weft__tree, straight. */
 double weft__cost_block_tree(const struct weft__shape *shape);
+double weft__cost_block_knomial(const struct weft__shape *shape);
 double weft__cost_block_star(const struct weft__shape *shape);
+/* A message, or a combination, from the root of a k-nomial tree to its leaves: those of a level one
+ * after the other. */
+double weft__cost_knomial(const struct weft__shape *shape, double bytes, int reduces);
 /* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction. */
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
 /* The segment that is best for it, in bytes; 0: unsegmented. */

@@ -207,7 +207,9 @@ static int prepare(const char *who, const struct weft__template *template, int s
                                   .cost = params->cost,
                                   .hosts = params->hosts,
                                   .op = params->op,
-                                  .quantiser = quantiser};
+                                  .quantiser = quantiser,
+                                  .aggregate = params->aggregate,
+                                  .radix = params->radix};
     if (template->flags & WEFT__USES_LAYERS)
         shape->layers = weft__params_layers(params);
     if (template->flags & WEFT__USES_BLOCKS)

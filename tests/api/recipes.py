@@ -273,7 +273,8 @@ MEMBERS = {
         "count": ["SIZE_MAX"], "root": ANY, "in_place": FLAG, "segment": ANY, "group_size": COUNT,
         "counts_agreed": FLAG, "layer_count": ANY, "group_count": ANY,
         "block_count": ANY, "slice": ANY, "components": ANY, "sent": FLAG,
-        "version": ANY, "k": ANY, "servers": COUNT, "colocated": FLAG, "window": ANY},
+        "version": ANY, "k": ANY, "servers": COUNT, "colocated": FLAG, "window": ANY,
+        "aggregate": ANY, "radix": ["1", "17", "-1"]},
     "weft_trace_config": {"records": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_trace_span": {
         "rank": COUNT + ["INT32_MAX"], "kind": ["-2", "77"], "helper": FLAG, "node": ["-2"], "object": ANY,

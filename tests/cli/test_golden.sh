@@ -31,6 +31,13 @@ broadcast-bine-11.weft broadcast --algo bine -n 11 --root 3 $words
 reduce-bine-5.weft reduce --algo bine -n 5 $words
 reduce-reduce-scatter-gather-5.weft reduce --algo reduce-scatter-gather -n 5 --root 1 $words
 reduce-bine-reduce-scatter-gather-4.weft reduce --algo bine-reduce-scatter-gather -n 4 $words
+reduce-scatter-pat-6.weft reduce-scatter --algo pat -n 6 $words --aggregate 2
+allgatherv-pat-5.weft allgatherv --algo pat -n 5 $words --counts 2,0,1 --aggregate 2
+allgather-k-bruck-7.weft allgather --algo k-bruck -n 7 $words --radix 3
+broadcast-k-nomial-9.weft broadcast --algo k-nomial -n 9 --root 4 $words --radix 3
+reduce-k-nomial-9.weft reduce --algo k-nomial -n 9 --root 4 $words --radix 3
+gatherv-k-nomial-7.weft gatherv --algo k-nomial -n 7 $words --counts 1,2
+barrier-k-dissemination-7.weft barrier --algo k-dissemination -n 7
 broadcast-binomial-6.weft broadcast --algo binomial -n 6 --root 1 $words
 reduce-binomial-5.weft reduce --algo binomial -n 5 $words
 scan-binary-tree-5.weft scan --algo binary-tree -n 5 $words

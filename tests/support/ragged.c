@@ -84,6 +84,7 @@ struct weft_template_params ragged_params(const struct ragged *c, int rank,
     params.op = c->op;
     params.segment = c->segment;
     params.counts_agreed = c->agreed;
+    params.aggregate = c->aggregate;
     for (int r = 0; r < c->size; r++) {
         room->counts[r] = alone && r != rank ? SIZE_MAX : ragged_count(c, r);
         room->send[r] = ragged_pair(c, rank, r);

@@ -28,6 +28,7 @@ struct ragged {
     int apart;   /* 1: blocks lie in descending order, with gaps */
     int agreed;  /* 1: all counts on all ranks; 0: only what a rank must know */
     size_t segment;
+    size_t aggregate; /* of algorithm pat */
 };
 
 /* The templates; NULL behind the last. */

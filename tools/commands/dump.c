@@ -185,6 +185,10 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
                      params->colocated ? ", co-located" : "");
         else if (strncmp(words, "window", length) == 0 && params->window)
             snprintf(value, sizeof value, "window %zu", params->window);
+        else if (strncmp(words, "aggregate", length) == 0 && params->aggregate)
+            snprintf(value, sizeof value, "%zu blocks a message", params->aggregate);
+        else if (strncmp(words, "radix", length) == 0 && params->radix)
+            snprintf(value, sizeof value, "radix %d", params->radix);
         if (*value && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", value);
         words += length;

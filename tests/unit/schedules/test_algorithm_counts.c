@@ -245,3 +245,78 @@ Test(algorithm_counts, rooted_collectives_by_halves)
                 cr_expect_leq(work.bytes, 2 * power * (6400 - 6400 / power) + extra * 6400);
         }
 }
+
+/* ---- parallel aggregated trees ---- */
+
+/* L - 1 + log2(P/L) rounds with P/L blocks in a message, each byte once to each rank, and of memory
+ * a list of blocks for each of log2 L levels, two that come and two that are packed. */
+Test(algorithm_counts, pat)
+{
+    static const char *const names[] = {"allgather", "reduce-scatter"};
+    enum { BLOCK = 64 };
+    for (int i = 0; i < 2; i++)
+        for (int size = 16; size <= 64; size *= 4)
+            for (int low = 2; low <= size; low *= 2) {
+                struct job job = job_of(names[i], "pat", size, BLOCK);
+                job.params.aggregate = (size_t)(size / low);
+                struct work work = work_of(&job);
+                uint64_t ranks = (uint64_t)size;
+                int rounds = low - 1 + log2_of(size / low);
+                cr_expect_eq(work.messages, ranks * (uint64_t)rounds, "P=%d L=%d", size, low);
+                cr_expect_eq(work.bytes, BLOCK * ranks * (ranks - 1));
+                cr_expect_eq(work.most, BLOCK * (ranks - 1));
+                size_t lists = (size_t)log2_of(low) + 5, list = (size_t)(size / low) * BLOCK;
+                cr_expect_leq(work.scratch, lists * (list + BLOCK), "%zu", work.scratch);
+                cr_expect_leq(work.rounds, rounds);
+                if (low == 2) /* the logarithm of the paper */
+                    cr_expect_eq(work.rounds, log2_of(size));
+            }
+}
+
+/* Any P in ceil(log2 P) rounds, where messages may be as long as that takes. */
+Test(algorithm_counts, pat_takes_the_logarithm_of_any_size)
+{
+    for (int size = 2; size <= 65; size++) {
+        struct job job = job_of("allgather", "pat", size, 10);
+        struct work work = work_of(&job);
+        uint64_t ranks = (uint64_t)size;
+        cr_expect_leq(work.rounds, log2_of(size), "P=%d: %d", size, work.rounds);
+        cr_expect_eq(work.messages, ranks * (uint64_t)log2_of(size));
+        cr_expect_eq(work.bytes, 10 * ranks * (ranks - 1));
+    }
+}
+
+/* ---- radix k ---- */
+
+static int log_of(int n, int radix)
+{
+    int log = 0;
+    for (int64_t power = 1; power < n; power *= radix)
+        log++;
+    return log;
+}
+
+/* ceil(logk P) messages in a row, k - 1 at a time; in all as many as with any tree. */
+Test(algorithm_counts, steps_of_radix_k)
+{
+    static const struct {
+        const char *name, *algo;
+        int tree;
+    } cases[] = {{"broadcast", "k-nomial", 1},      {"reduce", "k-nomial", 1},
+                 {"gather", "k-nomial", 1},         {"scatter", "k-nomial", 1},
+                 {"barrier", "k-dissemination", 0}, {"allgather", "k-bruck", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int radix = 2; radix <= 16; radix += radix < 5 ? 1 : 11)
+            for (int size = 2; size <= 65; size += size < 18 ? 1 : 9) {
+                struct job job = job_of(cases[i].name, cases[i].algo, size, 8);
+                job.params.radix = radix;
+                job.params.root = cases[i].tree ? size / 3 : 0;
+                struct work work = work_of(&job);
+                cr_expect_leq(work.rounds, log_of(size, radix), "%s P=%d k=%d: %d", cases[i].name,
+                              size, radix, work.rounds);
+                if (cases[i].tree)
+                    cr_expect_eq(work.messages, (uint64_t)size - 1);
+                if (size == 16 && radix == 4)
+                    cr_expect_eq(work.rounds, 2);
+            }
+}

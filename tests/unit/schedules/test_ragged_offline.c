@@ -114,6 +114,18 @@ static void sweep_template(const char *name)
         }
 }
 
+Test(ragged_offline, pat_with_any_aggregation)
+{
+    static const char *const names[] = {"allgatherv", "reduce-scatterv"};
+    for (int n = 0; n < 2; n++)
+        for (int size = 1; size <= MOST; size++) {
+            struct ragged c = {.name = names[n], .algo = "pat", .size = size, .dtype = WEFT_U32};
+            c.op = weft_op_builtin(WEFT_SUM);
+            c.aggregate = 1 + (size_t)size % 3;
+            sweep(&c, weft_template_find(names[n]));
+        }
+}
+
 Test(ragged_offline, allgatherv)
 {
     sweep_template("allgatherv");

@@ -53,6 +53,14 @@ static void pick_servers(struct cell *c)
     c->params.window = c->number >> 44 & 3;
 }
 
+/* Lists of few blocks, trees of other radices than the default. */
+static void pick_shape(struct cell *c)
+{
+    static const int radices[] = {0, 2, 3, 7};
+    c->params.aggregate = c->number >> 46 & 3;
+    c->params.radix = radices[c->number >> 48 & 3];
+}
+
 static int sweep_algorithm(struct team *team, struct weft_context *context, size_t algorithm)
 {
     static const size_t counts[] = {0, 1, 37, BIG}, segments[] = {0, WEFT_SEGMENT_NONE, 24, 4096};
@@ -77,6 +85,7 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
         c.params.in_place = (int)(i % 2);
         c.params.root = (int)((c.number >> 32) % (uint64_t)c.size);
         pick_servers(&c);
+        pick_shape(&c);
         if (run_cell(team, context, &c) || atomic_load(&team->failed))
             return -1;
     }

@@ -213,7 +213,8 @@ Test(templates_offline, server_step)
     sweep_template("server-step");
 }
 
-Test(templates_offline, barrier_hears_everybody)
+/* radix 0: dissemination. */
+static void check_barriers(int radix)
 {
     for (int size = 1; size <= MOST; size++)
         for (uint64_t seed = 0; seed < 6; seed++) {
@@ -226,6 +227,8 @@ Test(templates_offline, barrier_hears_everybody)
             struct interp_options options = {.seed = seed, .rendezvous = seed & 1, .heard = heard};
             char text[256];
             weft_template_params_init(&c.params);
+            c.params.algo = radix ? "k-dissemination" : "dissemination";
+            c.params.radix = radix;
             build_all(&c, schedules);
             cr_assert_eq(interp_memory_create(&memory, view, size), 0);
             int status = interp_run(view, size, &memory, &options, text, sizeof text);
@@ -235,6 +238,13 @@ Test(templates_offline, barrier_hears_everybody)
             interp_memory_destroy(&memory);
             destroy_all(size, schedules);
         }
+}
+
+Test(templates_offline, barrier_hears_everybody)
+{
+    static const int radices[] = {0, 2, 3, 4, 7, 16};
+    for (size_t i = 0; i < sizeof radices / sizeof radices[0]; i++)
+        check_barriers(radices[i]);
 }
 
 Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
@@ -264,6 +274,50 @@ Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
             }
     }
     weft_op_destroy(op);
+}
+
+Test(templates_offline, trees_and_steps_of_any_radix)
+{
+    static const int radices[] = {2, 3, 5, 16};
+    int swept = 0;
+    for (size_t t = 0; t < weft_template_count(); t++) {
+        const struct weft_template *template = weft_template_at(t);
+        for (size_t i = 0; i < 4 * template->algorithm_count; i++)
+            for (int size = 1; size <= 33; size += size < 18 ? 1 : 5) {
+                struct cell c = {.name = template->name, .size = size, .low = 0};
+                weft_template_params_init(&c.params);
+                c.params.algo = template->algorithms[i / 4].name;
+                c.params.radix = radices[i % 4];
+                c.params.count = 7;
+                c.params.dtype = WEFT_I32;
+                c.params.root = reads(template, "root") ? size * 2 / 3 : 0;
+                c.params.in_place = size % 2;
+                if (strncmp(c.params.algo, "k-", 2) != 0 || !strcmp(c.name, "barrier"))
+                    continue;
+                check(&c);
+                swept++;
+            }
+    }
+    cr_assert_gt(swept, 100);
+}
+
+/* Lists of one block to those of all, and as many levels as that takes. */
+Test(templates_offline, pat_with_any_aggregation)
+{
+    static const char *const names[] = {"allgather", "reduce-scatter"};
+    for (size_t n = 0; n < 2; n++)
+        for (int size = 1; size <= 33; size++)
+            for (size_t blocks = 1; blocks<8; blocks += blocks> 2 ? 2 : 1) {
+                struct cell c = {.name = names[n], .size = size, .low = 0};
+                weft_template_params_init(&c.params);
+                c.params.algo = "pat";
+                c.params.dtype = WEFT_I32;
+                c.params.count = 7;
+                c.params.aggregate = blocks;
+                c.params.in_place = (size + (int)blocks) % 2;
+                c.params.segment = size % 3 ? WEFT_SEGMENT_NONE : 24;
+                check(&c);
+            }
 }
 
 /* By an operation that shows a rank that is missing, there twice, or in the wrong place. */
