@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "schedules/common/butterfly.h"
+#include "schedules/common/multiplying.h"
 
 /* Each step's sum goes to a place of its own, the last one's to recv: so no reduction waits for the
  * send of what it would write over, and all can take their operand from the sender's memory. */
@@ -82,6 +83,13 @@ static void bine(struct weft__build *build)
     struct weft__group all = {.size = build->size, .me = build->rank};
     struct weft_region current = contribution(build), recv = result(build);
     halving_doubling(build, &all, WEFT__BINE, &current, recv);
+    weft__build_copy(build, recv, current);
+}
+
+static void recursive_multiplying(struct weft__build *build)
+{
+    struct weft_region current = contribution(build), recv = result(build);
+    weft__build_multiplying(build, &current, recv);
     weft__build_copy(build, recv, current);
 }
 
@@ -194,6 +202,11 @@ static double recursive_doubling_cost(const struct weft__shape *shape)
     return fold_cost(shape) + log * weft__cost_combine(shape, (double)shape->bytes);
 }
 
+static double recursive_multiplying_cost(const struct weft__shape *shape)
+{
+    return shape->size == 1 ? alone_cost(shape) : weft__cost_multiplying(shape);
+}
+
 static double halving_cost(const struct weft__shape *shape, int size)
 {
     return weft__cost_halving(shape, size, (double)shape->bytes, 1) +
@@ -278,6 +291,15 @@ static const struct weft_algorithm algorithms[] = {
               "between distant ranks; the same on all ranks and in every run. De Sensi et al., "
               "Bine Trees, SC 2025; on a ring it is Swing, De Sensi et al., NSDI 2024",
      .ordered = 0},
+    {.name = "recursive-multiplying",
+     .cost =
+         "the sum of f - 1 over factors f of P (alpha + m beta + m gamma); P with a prime factor "
+         "above the radix: + 2 alpha + 2 m beta + m gamma",
+     .notes =
+         "every element: a tree over contiguous participants, lower ranks left, f parts a step; "
+         "the same on all ranks and in every run. Factors up to the radix (3). Ruefenacht, "
+         "Bull, Booth, Parallel Computing 2017",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -286,12 +308,13 @@ static const struct weft__algorithm impl[] = {
     {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
     {.build = hierarchical, .cost = hierarchical_cost},
     {.build = bine, .cost = reduce_scatter_allgather_cost},
+    {.build = recursive_multiplying, .cost = recursive_multiplying_cost},
 };
 
 const struct weft__template weft__allreduce_template = {
     .public = {.name = "allreduce",
                .summary = "every rank gets the combination of all contributions",
-               .parameters = "count dtype op algo segment",
+               .parameters = "count dtype op algo segment radix",
                .result = "recv[i] on every rank: send[i] of ranks 0 .. P-1 combined",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

@@ -102,6 +102,7 @@ static struct weft_schedule *group_schedule(struct weft__build *build, size_t al
 {
     size_t element = weft_dtype_size(build->dtype);
     struct weft__shape shape = {.size = build->size,
+                                .radix = build->radix,
                                 .bytes = count * element,
                                 .cost = build->cost,
                                 .hosts = build->hosts,
@@ -216,6 +217,7 @@ ALGORITHM(halving, FIRST_OF_ALLREDUCE + 1)
 ALGORITHM(ring, FIRST_OF_ALLREDUCE + 2)
 ALGORITHM(hierarchical, FIRST_OF_ALLREDUCE + 3)
 ALGORITHM(bine, FIRST_OF_ALLREDUCE + 4)
+ALGORITHM(multiplying, FIRST_OF_ALLREDUCE + 5)
 
 static const struct weft_algorithm algorithms[] = {
     {.name = "by-group",
@@ -242,6 +244,10 @@ static const struct weft_algorithm algorithms[] = {
      .cost = "each group as allreduce",
      .notes = "as allreduce; the same on all ranks and in every run",
      .ordered = 0},
+    {.name = "recursive-multiplying",
+     .cost = "each group as allreduce",
+     .notes = "as allreduce; the same on all ranks and in every run, however layers are merged",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -251,12 +257,13 @@ static const struct weft__algorithm impl[] = {
     {.build = ring_build, .cost = ring_cost},
     {.build = hierarchical_build, .cost = hierarchical_cost},
     {.build = bine_build, .cost = bine_cost},
+    {.build = multiplying_build, .cost = multiplying_cost},
 };
 
 const struct weft__template weft__merged_allreduce_template = {
     .public = {.name = "merged-allreduce",
                .summary = "gradients that appear layer by layer, merged into allreduces",
-               .parameters = "count dtype op algo segment layers merge",
+               .parameters = "count dtype op algo segment layers merge radix",
                .result = "recv[i] on every rank: send[i] of ranks 0 .. P-1 combined",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

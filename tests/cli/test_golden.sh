@@ -38,6 +38,7 @@ broadcast-k-nomial-9.weft broadcast --algo k-nomial -n 9 --root 4 $words --radix
 reduce-k-nomial-9.weft reduce --algo k-nomial -n 9 --root 4 $words --radix 3
 gatherv-k-nomial-7.weft gatherv --algo k-nomial -n 7 $words --counts 1,2
 barrier-k-dissemination-7.weft barrier --algo k-dissemination -n 7
+allreduce-recursive-multiplying-7.weft allreduce --algo recursive-multiplying -n 7 $words
 broadcast-binomial-6.weft broadcast --algo binomial -n 6 --root 1 $words
 reduce-binomial-5.weft reduce --algo binomial -n 5 $words
 scan-binary-tree-5.weft scan --algo binary-tree -n 5 $words

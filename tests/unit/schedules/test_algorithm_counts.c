@@ -320,3 +320,23 @@ Test(algorithm_counts, steps_of_radix_k)
                     cr_expect_eq(work.rounds, 2);
             }
 }
+
+/* A message for each factor less one, P times; nobody folds where P has small factors only. Where
+ * some fold, in the first exchange together, that is one round more. */
+Test(algorithm_counts, allreduce_by_multiplying)
+{
+    static const struct {
+        int size, radix, messages, rounds; /* messages of a rank; 0: some fold */
+    } cases[] = {{3, 0, 2, 1},  {6, 0, 3, 2},   {12, 0, 4, 3}, {16, 0, 4, 4}, {27, 0, 6, 3},
+                 {16, 4, 6, 2}, {64, 8, 14, 2}, {5, 5, 4, 1},  {30, 5, 7, 3}, {11, 16, 10, 1},
+                 {7, 0, 0, 3},  {13, 3, 0, 4},  {11, 0, 0, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct job job = job_of("allreduce", "recursive-multiplying", cases[i].size, 100);
+        job.params.radix = cases[i].radix;
+        struct work work = work_of(&job);
+        cr_expect_eq(work.rounds, cases[i].rounds, "case %d: %d", (int)i, work.rounds);
+        if (cases[i].messages)
+            cr_expect_eq(work.messages, (uint64_t)(cases[i].size * cases[i].messages));
+        cr_expect_eq(work.bytes, 100 * work.messages);
+    }
+}
