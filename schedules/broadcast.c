@@ -24,6 +24,21 @@ static void k_nomial(struct weft__build *build)
     weft__tree_send_down(build, &all, &tree, whole(build), 0);
 }
 
+/* A segment goes on to both sides as soon as it is there. */
+static void binary_tree(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft__inorder place;
+    struct weft__tree tree = {.child_count = 0};
+    weft__inorder_make_rooted(&place, build->rank, build->size, build->root);
+    tree.parent = place.parent;
+    if (place.left >= 0)
+        tree.child[tree.child_count++].index = place.left;
+    if (place.right >= 0)
+        tree.child[tree.child_count++].index = place.right;
+    weft__tree_send_down(build, &all, &tree, whole(build), 0);
+}
+
 /* root, root + 1, ... around: a segment goes on as soon as it is there. */
 static void chain(struct weft__build *build)
 {
@@ -115,6 +130,19 @@ static double k_nomial_cost(const struct weft__shape *shape)
     return weft__cost_knomial(shape, (double)shape->bytes, 0);
 }
 
+/* Every rank passes a segment on twice. */
+static double binary_tree_cost(const struct weft__shape *shape)
+{
+    return 2 * weft__cost_chain(shape, (double)shape->bytes,
+                                weft__inorder_height(shape->size, shape->root), 0);
+}
+
+static size_t binary_tree_segment(const struct weft__shape *shape)
+{
+    return weft__segment_chain(shape, (double)shape->bytes,
+                               weft__inorder_height(shape->size, shape->root), 0);
+}
+
 static double chain_cost(const struct weft__shape *shape)
 {
     return weft__cost_chain(shape, (double)shape->bytes, shape->size - 1, 0);
@@ -179,6 +207,12 @@ static const struct weft_algorithm algorithms[] = {
      .notes = "ranges of ranks are cut into k parts (4): ceil(logk P) messages in a row, where "
               "latency is more than what a sender pays for a message",
      .ordered = 1},
+    {.name = "binary-tree",
+     .cost =
+         "2 (d - 1 + k)(alpha + m/k beta), d = floor(log2 h) + 1, h = max(root, P - 1 - root), k "
+         "segments",
+     .notes = "pipelined; segments by cost: k = sqrt((d - 1) m beta / alpha)",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -189,6 +223,7 @@ static const struct weft__algorithm impl[] = {
     {.build = bine, .cost = binomial_cost},
     {.build = bine_scatter_doubling, .cost = doubling_cost},
     {.build = k_nomial, .cost = k_nomial_cost},
+    {.build = binary_tree, .cost = binary_tree_cost, .segment = binary_tree_segment},
 };
 
 const struct weft__template weft__broadcast_template = {

@@ -50,6 +50,20 @@ static void bine(struct weft__build *build)
     along(build, &tree);
 }
 
+/* What comes of a segment from one side, combined with what is there: in the order of ranks. */
+static struct weft_region take_side(struct weft__build *build, size_t segment, int side,
+                                    struct weft_region other, struct weft_region current,
+                                    struct weft_region acc)
+{
+    struct weft_region theirs = weft__segment_at(build, other, segment);
+    struct weft_region mine = weft__segment_at(build, current, segment);
+    int first = side < build->rank;
+    weft__build_recv_segment(build, other, segment, side, 0);
+    weft__build_reduce(build, weft__segment_at(build, acc, segment), first ? theirs : mine,
+                       first ? mine : theirs);
+    return acc;
+}
+
 /* One rank of a chain towards the root: what comes from behind, combined with the own part, goes
  * on, segment by segment. */
 static void link_of_chain(struct weft__build *build, int behind, int ahead)
@@ -63,14 +77,35 @@ static void link_of_chain(struct weft__build *build, int behind, int ahead)
     struct weft_region acc = accumulator(build);
     size_t segments = weft__segment_count(build, build->count);
     for (size_t i = 0; i < segments && !build->status; i++) {
-        struct weft_region mine = weft__segment_at(build, own, i);
-        struct weft_region theirs = weft__segment_at(build, other, i);
-        int first = behind < build->rank;
-        weft__build_recv_segment(build, other, i, behind, 0);
-        weft__build_reduce(build, weft__segment_at(build, acc, i), first ? theirs : mine,
-                           first ? mine : theirs);
+        take_side(build, i, behind, other, own, acc);
         weft__build_send_segment(build, acc, i, ahead, 0);
     }
+}
+
+/* The left side, the own part, the right side; on to the parent, segment by segment. */
+static void binary_tree(struct weft__build *build)
+{
+    struct weft__inorder tree;
+    struct weft_region own = contribution(build), left = own, right = own, acc = own;
+    weft__inorder_make_rooted(&tree, build->rank, build->size, build->root);
+    if (tree.left >= 0)
+        left = weft__build_scratch(build, build->count);
+    if (tree.right >= 0)
+        right = weft__build_scratch(build, build->count);
+    if (tree.left >= 0 || tree.right >= 0 || build->rank == build->root)
+        acc = accumulator(build);
+    size_t segments = weft__segment_count(build, build->count);
+    for (size_t i = 0; i < segments && !build->status; i++) {
+        struct weft_region current = own;
+        if (tree.left >= 0)
+            current = take_side(build, i, tree.left, left, current, acc);
+        if (tree.right >= 0)
+            current = take_side(build, i, tree.right, right, current, acc);
+        if (tree.parent >= 0)
+            weft__build_send_segment(build, current, i, tree.parent, 0);
+    }
+    if (build->size == 1)
+        weft__build_copy(build, acc, own);
 }
 
 /* Two chains, 0 -> root and P - 1 -> root: each keeps the order of ranks, whatever the root. */
@@ -132,6 +167,19 @@ static double binomial_cost(const struct weft__shape *shape)
 static double k_nomial_cost(const struct weft__shape *shape)
 {
     return weft__cost_knomial(shape, (double)shape->bytes, 1);
+}
+
+/* Every rank takes in a segment twice. */
+static double binary_tree_cost(const struct weft__shape *shape)
+{
+    return 2 * weft__cost_chain(shape, (double)shape->bytes,
+                                weft__inorder_height(shape->size, shape->root), 1);
+}
+
+static size_t binary_tree_segment(const struct weft__shape *shape)
+{
+    return weft__segment_chain(shape, (double)shape->bytes,
+                               weft__inorder_height(shape->size, shape->root), 1);
 }
 
 /* The longer chain, and what the root takes from the other one. */
@@ -216,6 +264,14 @@ static const struct weft_algorithm algorithms[] = {
          "a tree over contiguous ranges of ranks in k parts (4), lower ranks left; the same in "
          "every run",
      .ordered = 1},
+    {.name = "binary-tree",
+     .cost =
+         "2 (d - 1 + k)(alpha + m/k (beta + gamma)), d = floor(log2 h) + 1, h = max(root, P - 1 - "
+         "root), k segments",
+     .notes =
+         "a binary tree in the order of ranks, the root on top: (left + own) + right; the same "
+         "in every run; segments by cost: k = sqrt((d - 1) m (beta + gamma) / alpha)",
+     .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -225,6 +281,7 @@ static const struct weft__algorithm impl[] = {
     {.build = bine, .cost = binomial_cost},
     {.build = bine_reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
     {.build = k_nomial, .cost = k_nomial_cost},
+    {.build = binary_tree, .cost = binary_tree_cost, .segment = binary_tree_segment},
 };
 
 const struct weft__template weft__reduce_template = {

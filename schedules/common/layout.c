@@ -74,9 +74,10 @@ static int middle_of(int lo, int hi)
     return lo < hi ? lo + (hi - lo) / 2 : -1;
 }
 
-void weft__inorder_make(struct weft__inorder *tree, int index, int size)
+/* Within a range that hangs on `parent`. */
+static void inorder_within(struct weft__inorder *tree, int index, int lo, int hi, int parent)
 {
-    int lo = 0, hi = size, parent = -1, middle = middle_of(lo, hi);
+    int middle = middle_of(lo, hi);
     while (middle != index) {
         parent = middle;
         if (index < middle)
@@ -90,6 +91,32 @@ void weft__inorder_make(struct weft__inorder *tree, int index, int size)
                                    .right = middle_of(index + 1, hi),
                                    .lo = lo,
                                    .hi = hi};
+}
+
+void weft__inorder_make(struct weft__inorder *tree, int index, int size)
+{
+    inorder_within(tree, index, 0, size, -1);
+}
+
+void weft__inorder_make_rooted(struct weft__inorder *tree, int index, int size, int root)
+{
+    if (index < root)
+        inorder_within(tree, index, 0, root, root);
+    else if (index > root)
+        inorder_within(tree, index, root + 1, size, root);
+    else
+        *tree = (struct weft__inorder){.parent = -1,
+                                       .left = middle_of(0, root),
+                                       .right = middle_of(root + 1, size),
+                                       .hi = size};
+}
+
+int weft__inorder_height(int size, int root)
+{
+    int longer = root > size - 1 - root ? root : size - 1 - root, log = 0;
+    if (longer > 0)
+        weft__power_below(longer, &log);
+    return longer > 0 ? log + 1 : 0;
 }
 
 void weft__tree_broadcast(struct weft__build *build, const struct weft__group *group, int root,

@@ -401,6 +401,9 @@ struct weft__inorder {
     int lo, hi;              /* own subtree, itself included: [lo, hi) */
 };
 void weft__inorder_make(struct weft__inorder *tree, int index, int size);
+/* The same with the root on top, between the ranks below and above it; how many hops it is high. */
+void weft__inorder_make_rooted(struct weft__inorder *tree, int index, int size, int root);
+int weft__inorder_height(int size, int root);
 
 /* The largest power of two that is not above size, and its exponent. */
 int weft__power_below(int size, int *exponent);

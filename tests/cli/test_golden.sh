@@ -39,6 +39,8 @@ reduce-k-nomial-9.weft reduce --algo k-nomial -n 9 --root 4 $words --radix 3
 gatherv-k-nomial-7.weft gatherv --algo k-nomial -n 7 $words --counts 1,2
 barrier-k-dissemination-7.weft barrier --algo k-dissemination -n 7
 allreduce-recursive-multiplying-7.weft allreduce --algo recursive-multiplying -n 7 $words
+broadcast-binary-tree-7.weft broadcast --algo binary-tree -n 7 --root 2 --count 5 --segment 12
+reduce-binary-tree-7.weft reduce --algo binary-tree -n 7 --root 2 --count 5 --segment 12
 broadcast-binomial-6.weft broadcast --algo binomial -n 6 --root 1 $words
 reduce-binomial-5.weft reduce --algo binomial -n 5 $words
 scan-binary-tree-5.weft scan --algo binary-tree -n 5 $words

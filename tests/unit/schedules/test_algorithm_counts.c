@@ -340,3 +340,27 @@ Test(algorithm_counts, allreduce_by_multiplying)
         cr_expect_eq(work.bytes, 100 * work.messages);
     }
 }
+
+/* ---- pipelined trees ---- */
+
+/* One message a segment to each rank; the first segment is floor(log2 h) + 1 hops from the farthest
+ * rank, h being the ranks on the longer side of the root. */
+Test(algorithm_counts, pipelined_binary_trees)
+{
+    static const char *const names[] = {"broadcast", "reduce"};
+    enum { SEGMENTS = 8, BYTES = 64 };
+    for (int i = 0; i < 2; i++)
+        for (int size = 2; size <= 65; size++)
+            for (int root = 0; root < size; root += 1 + size / 3) {
+                struct job job = job_of(names[i], "binary-tree", size, BYTES);
+                int longer = root > size - 1 - root ? root : size - 1 - root;
+                job.params.root = root;
+                job.params.segment = BYTES / SEGMENTS;
+                struct work work = work_of(&job);
+                cr_expect_eq(work.rounds, log2_of(longer + 1), "%s P=%d root=%d: %d", names[i],
+                             size, root, work.rounds);
+                cr_expect_eq(work.messages, SEGMENTS * ((uint64_t)size - 1));
+                cr_expect_eq(work.bytes, BYTES * ((uint64_t)size - 1));
+                cr_expect_leq(work.most, 2 * BYTES);
+            }
+}
