@@ -37,9 +37,11 @@ static int sweep(struct weft_context *context, const char *name, int stride)
                 c.dtype = WEFT_U32;
                 c.op = weft_op_builtin(WEFT_SUM);
                 c.segment = number % 3 ? 0 : pattern == 6 ? 4096 : 20;
+                c.aggregate = (size_t)number % 4;
                 if (!ragged_serves(&c) || number++ % stride)
                     continue;
-                if (number % 4 == 0 && (a == template->algorithm_count || c.algo[0] == 'p')) {
+                if (number % 4 == 0 &&
+                    (a == template->algorithm_count || template->algorithms[a].ordered)) {
                     c.dtype = weft_dtype_opaque(12);
                     c.op = compose;
                 }
