@@ -91,8 +91,13 @@ static void compare(const struct weft_net *net, struct trial *trial, double redu
     double end = 0;
     for (int r = 0; r < trial->size; r++)
         end = end < trial->rank_us[r] ? trial->rank_us[r] : end;
-    /* Virtual ranks are told whole nanoseconds. */
-    cr_assert(result->signals > 0 || (end <= simulated + 1e-6 && end > simulated - 1.001e-3),
+    /* Virtual ranks are told whole nanoseconds. Where two messages of three partners reach a link
+     * of an adapter at one instant, either may come in first: that is one message. */
+    int ties = net->flags & WEFT_NET_OFFLOAD && trial->params.algo &&
+               !strcmp(trial->params.algo, "recursive-multiplying");
+    double tie = ties ? (double)trial->params.count * sizeof(float) * net->G : 0;
+    cr_assert(result->signals > 0 ||
+                  (end <= simulated + tie + 1e-6 && end > simulated - tie - 1.001e-3),
               "%s %s P=%d count=%zu: %.4f us on virtual ranks, %.4f us simulated", trial->name,
               trial->params.algo, trial->size, trial->params.count, end, simulated);
     weft_sim_result_destroy(result);
