@@ -232,10 +232,10 @@ static const struct weft_algorithm algorithms[] = {
 static const struct weft__algorithm impl[] = {
     {.build = bruck, .cost = bruck_cost},
     {.build = ring, .cost = ring_cost, .segment = ring_segment},
-    {.build = recursive_doubling, .cost = doubling_cost},
-    {.build = bine, .cost = bine_cost},
+    {.build = recursive_doubling, .cost = doubling_cost, .goes = WEFT__EXCHANGES},
+    {.build = bine, .cost = bine_cost, .goes = WEFT__EXCHANGES},
     {.build = weft__build_pat_allgather, .cost = pat_cost},
-    {.build = k_bruck, .cost = k_bruck_cost},
+    {.build = k_bruck, .cost = k_bruck_cost, .rounds = weft__radix_rounds},
 };
 
 const struct weft__template weft__allgather_template = {

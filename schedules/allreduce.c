@@ -303,11 +303,13 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = recursive_doubling, .cost = recursive_doubling_cost},
-    {.build = reduce_scatter_allgather, .cost = reduce_scatter_allgather_cost},
+    {.build = recursive_doubling, .cost = recursive_doubling_cost, .goes = WEFT__EXCHANGES},
+    {.build = reduce_scatter_allgather,
+     .cost = reduce_scatter_allgather_cost,
+     .goes = WEFT__EXCHANGES},
     {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
     {.build = hierarchical, .cost = hierarchical_cost},
-    {.build = bine, .cost = reduce_scatter_allgather_cost},
+    {.build = bine, .cost = reduce_scatter_allgather_cost, .goes = WEFT__EXCHANGES},
     /* By name until group averages that accumulate count a gradient once whatever algorithm a rank
      * fails in: chosen by cost, it makes the suite average_again play histories in which they do
      * not, as others do that are named there (ring, reduce-scatter-allgather). */

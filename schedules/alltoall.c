@@ -221,7 +221,7 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = linear, .cost = linear_cost},
+    {.build = linear, .cost = linear_cost, .goes = WEFT__EXCHANGES, .rounds = weft__star_rounds},
     {.build = bruck, .cost = bruck_cost},
 };
 
@@ -250,8 +250,8 @@ static const struct weft_algorithm algorithms_apart[] = {
 };
 
 static const struct weft__algorithm impl_apart[] = {
-    {.build = linear, .cost = linear_cost},
-    {.build = pairwise, .cost = linear_cost},
+    {.build = linear, .cost = linear_cost, .goes = WEFT__EXCHANGES, .rounds = weft__star_rounds},
+    {.build = pairwise, .cost = linear_cost, .goes = WEFT__EXCHANGES},
 };
 
 const struct weft__template weft__alltoallv_template = {

@@ -75,7 +75,7 @@ static const struct weft_algorithm algorithms[] = {
 
 static const struct weft__algorithm impl[] = {
     {.build = dissemination, .cost = dissemination_cost},
-    {.build = k_dissemination, .cost = k_dissemination_cost},
+    {.build = k_dissemination, .cost = k_dissemination_cost, .rounds = weft__radix_rounds},
 };
 
 const struct weft__template weft__barrier_template = {

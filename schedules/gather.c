@@ -99,9 +99,16 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = weft__cost_block_tree, .passes_on = 1},
-    {.build = linear, .cost = weft__cost_block_star},
-    {.build = k_nomial, .cost = weft__cost_block_knomial, .passes_on = 1},
+    {.build = binomial, .cost = weft__cost_block_tree, .passes_on = 1, .goes = WEFT__FEW_BUSY},
+    {.build = linear,
+     .cost = weft__cost_block_star,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__star_rounds},
+    {.build = k_nomial,
+     .cost = weft__cost_block_knomial,
+     .passes_on = 1,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__radix_rounds},
 };
 
 const struct weft__template weft__gather_template = {

@@ -150,14 +150,14 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm plain_impl[] = {
-    {.build = plain_doubling, .cost = doubling_cost},
-    {.build = plain_halving, .cost = halving_cost},
+    {.build = plain_doubling, .cost = doubling_cost, .goes = WEFT__EXCHANGES},
+    {.build = plain_halving, .cost = halving_cost, .goes = WEFT__EXCHANGES},
     {.build = plain_ring, .cost = ring_cost},
 };
 
 static const struct weft__algorithm activated_impl[] = {
-    {.build = activated_doubling, .cost = doubling_cost},
-    {.build = activated_halving, .cost = halving_cost},
+    {.build = activated_doubling, .cost = doubling_cost, .goes = WEFT__EXCHANGES},
+    {.build = activated_halving, .cost = halving_cost, .goes = WEFT__EXCHANGES},
     {.build = activated_ring, .cost = ring_cost},
 };
 

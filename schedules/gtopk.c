@@ -290,8 +290,8 @@ static const struct weft_algorithm gtopk_algorithms[] = {
 };
 
 static const struct weft__algorithm gtopk_impl[] = {
-    {.build = build_tree, .cost = tree_cost},
-    {.build = gtopk_butterfly, .cost = butterfly_cost},
+    {.build = build_tree, .cost = tree_cost, .goes = WEFT__FEW_BUSY},
+    {.build = gtopk_butterfly, .cost = butterfly_cost, .goes = WEFT__EXCHANGES},
 };
 
 const struct weft__template weft__gtopk_template = {
@@ -318,7 +318,7 @@ static const struct weft_algorithm allgather_algorithms[] = {
 };
 
 static const struct weft__algorithm allgather_impl[] = {
-    {.build = allgather_doubling, .cost = doubling_cost},
+    {.build = allgather_doubling, .cost = doubling_cost, .goes = WEFT__EXCHANGES},
 };
 
 const struct weft__template weft__topk_allgather_template = {

@@ -253,11 +253,11 @@ static const struct weft_algorithm algorithms[] = {
 
 static const struct weft__algorithm impl[] = {
     {.build = by_group_build, .cost = by_group_cost},
-    {.build = doubling_build, .cost = doubling_cost},
-    {.build = halving_build, .cost = halving_cost},
+    {.build = doubling_build, .cost = doubling_cost, .goes = WEFT__EXCHANGES},
+    {.build = halving_build, .cost = halving_cost, .goes = WEFT__EXCHANGES},
     {.build = ring_build, .cost = ring_cost},
     {.build = hierarchical_build, .cost = hierarchical_cost},
-    {.build = bine_build, .cost = bine_cost},
+    {.build = bine_build, .cost = bine_cost, .goes = WEFT__EXCHANGES},
     {.build = multiplying_build, .cost = multiplying_cost, .by_name = 1},
 };
 

@@ -342,8 +342,8 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = doubling_build, .cost = doubling_cost},
-    {.build = halving_build, .cost = halving_cost},
+    {.build = doubling_build, .cost = doubling_cost, .goes = WEFT__EXCHANGES},
+    {.build = halving_build, .cost = halving_cost, .goes = WEFT__EXCHANGES},
     {.build = ring_build, .cost = ring_cost},
 };
 

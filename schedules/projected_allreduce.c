@@ -440,7 +440,7 @@ static const struct weft_algorithm algorithms[] = {
 
 static const struct weft__algorithm impl[] = {
     {.build = ring, .cost = ring_cost},
-    {.build = halving, .cost = halving_cost},
+    {.build = halving, .cost = halving_cost, .goes = WEFT__EXCHANGES},
 };
 
 const struct weft__template weft__projected_allreduce_template = {

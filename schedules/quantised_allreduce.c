@@ -392,7 +392,7 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = all_to_all, .cost = all_to_all_cost},
+    {.build = all_to_all, .cost = all_to_all_cost, .goes = WEFT__EXCHANGES},
     {.build = ring, .cost = ring_cost},
 };
 

@@ -275,12 +275,15 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = binomial_cost},
+    {.build = binomial, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
     {.build = chain, .cost = chain_cost, .segment = chain_segment},
     {.build = reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
-    {.build = bine, .cost = binomial_cost},
+    {.build = bine, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
     {.build = bine_reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
-    {.build = k_nomial, .cost = k_nomial_cost},
+    {.build = k_nomial,
+     .cost = k_nomial_cost,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__radix_rounds},
     {.build = binary_tree, .cost = binary_tree_cost, .segment = binary_tree_segment},
 };
 

@@ -316,11 +316,14 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = recursive_halving, .cost = recursive_halving_cost},
-    {.build = pairwise, .cost = pairwise_cost},
+    {.build = recursive_halving, .cost = recursive_halving_cost, .goes = WEFT__EXCHANGES},
+    {.build = pairwise,
+     .cost = pairwise_cost,
+     .goes = WEFT__EXCHANGES,
+     .rounds = weft__star_rounds},
     {.build = ring, .cost = ring_cost, .segment = ring_segment},
-    {.build = ordered_halving, .cost = butterfly_cost},
-    {.build = bine, .cost = butterfly_cost},
+    {.build = ordered_halving, .cost = butterfly_cost, .goes = WEFT__EXCHANGES},
+    {.build = bine, .cost = butterfly_cost, .goes = WEFT__EXCHANGES},
     {.build = weft__build_pat_reduce_scatter, .cost = pat_cost},
 };
 

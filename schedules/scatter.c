@@ -167,15 +167,28 @@ static const struct weft_algorithm algorithms_apart[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = weft__cost_block_tree},
-    {.build = linear, .cost = weft__cost_block_star},
-    {.build = k_nomial, .cost = weft__cost_block_knomial},
+    {.build = binomial, .cost = weft__cost_block_tree, .goes = WEFT__FEW_BUSY},
+    {.build = linear,
+     .cost = weft__cost_block_star,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__star_rounds},
+    {.build = k_nomial,
+     .cost = weft__cost_block_knomial,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__radix_rounds},
 };
 
 static const struct weft__algorithm impl_apart[] = {
-    {.build = binomial, .cost = tree_apart_cost, .passes_on = 1},
-    {.build = linear, .cost = weft__cost_block_star},
-    {.build = k_nomial, .cost = k_nomial_apart_cost, .passes_on = 1},
+    {.build = binomial, .cost = tree_apart_cost, .passes_on = 1, .goes = WEFT__FEW_BUSY},
+    {.build = linear,
+     .cost = weft__cost_block_star,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__star_rounds},
+    {.build = k_nomial,
+     .cost = k_nomial_apart_cost,
+     .passes_on = 1,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = weft__radix_rounds},
 };
 
 const struct weft__template weft__scatter_template = {

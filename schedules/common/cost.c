@@ -20,9 +20,17 @@ static double segments(const struct weft__shape *shape, double bytes)
     return ceil(bytes / (double)shape->segment);
 }
 
+/* Of one message that has so many bytes. */
+static double alpha_of(const struct weft__shape *shape, double bytes)
+{
+    const struct weft_cost_model *cost = shape->cost;
+    int large = cost->eager_bytes > 0 && bytes > (double)cost->eager_bytes;
+    return cost->alpha_us + (large ? cost->rendezvous_us : 0);
+}
+
 double weft__cost_message(const struct weft__shape *shape, double bytes)
 {
-    double per_message = shape->cost->alpha_us + shape->cost->node_us;
+    double per_message = alpha_of(shape, bytes / segments(shape, bytes)) + shape->cost->node_us;
     return segments(shape, bytes) * per_message + bytes * shape->cost->beta_us_per_byte;
 }
 
@@ -30,7 +38,8 @@ double weft__cost_message(const struct weft__shape *shape, double bytes)
 double weft__cost_combine(const struct weft__shape *shape, double bytes)
 {
     const struct weft_cost_model *cost = shape->cost;
-    return segments(shape, bytes) * (cost->alpha_us + 2 * cost->node_us) +
+    double alpha = alpha_of(shape, bytes / segments(shape, bytes));
+    return segments(shape, bytes) * (alpha + 2 * cost->node_us) +
            bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
 }
 
@@ -92,6 +101,19 @@ double weft__cost_block_knomial(const struct weft__shape *shape)
            inner * (shape->cost->node_us + shape->largest * shape->cost->copy_us_per_byte);
 }
 
+int weft__radix_rounds(const struct weft__shape *shape)
+{
+    int rounds = 0;
+    for (int64_t have = 1; have < shape->size; have *= weft__radix(shape->radix, WEFT__RADIX))
+        rounds++;
+    return rounds;
+}
+
+int weft__star_rounds(const struct weft__shape *shape)
+{
+    return shape->size > 1;
+}
+
 double weft__cost_block_star(const struct weft__shape *shape)
 {
     return (shape->size - 1) * weft__cost_message(shape, weft__cost_mean(shape));
@@ -102,7 +124,7 @@ double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops,
     const struct weft_cost_model *cost = shape->cost;
     double count = segments(shape, bytes), part = bytes / count;
     double per_byte = cost->beta_us_per_byte + (reduces ? cost->gamma_us_per_byte : 0);
-    double per_part = cost->alpha_us + (reduces ? 3 : 2) * cost->node_us + part * per_byte;
+    double per_part = alpha_of(shape, part) + (reduces ? 3 : 2) * cost->node_us + part * per_byte;
     return hops > 0 ? (hops - 1 + count) * per_part : 0;
 }
 
@@ -110,7 +132,7 @@ size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int ho
 {
     const struct weft_cost_model *cost = shape->cost;
     double per_byte = cost->beta_us_per_byte + (reduces ? cost->gamma_us_per_byte : 0);
-    double each = cost->alpha_us + (reduces ? 3 : 2) * cost->node_us;
+    double each = alpha_of(shape, bytes) + (reduces ? 3 : 2) * cost->node_us;
     if (hops < 2)
         return 0;
     double best = each > 0 ? sqrt((hops - 1) * bytes * per_byte / each) : bytes;

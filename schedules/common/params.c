@@ -53,7 +53,10 @@ int weft__params_cost(const char *who, const struct weft_cost_model *given,
                  {"params->cost->beta_us_per_byte", model->beta_us_per_byte},
                  {"params->cost->gamma_us_per_byte", model->gamma_us_per_byte},
                  {"params->cost->copy_us_per_byte", model->copy_us_per_byte},
-                 {"params->cost->node_us", model->node_us}};
+                 {"params->cost->node_us", model->node_us},
+                 {"params->cost->rendezvous_us", model->rendezvous_us},
+                 {"params->cost->exchange_us_per_byte", model->exchange_us_per_byte},
+                 {"params->cost->switch_us", model->switch_us}};
     for (size_t i = 0; !status && i < sizeof costs / sizeof costs[0]; i++)
         status = weft_sized_real(who, costs[i].name, costs[i].value, 0, 1e9);
     return status;

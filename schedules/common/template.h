@@ -54,6 +54,7 @@ struct weft__shape {
     size_t element;       /* bytes of an element */
     size_t segment;       /* bytes of a segment, 0: unsegmented */
     const struct weft_cost_model *cost;
+    double load;      /* ranks of a host by its cores, at least 1 */
     const int *hosts; /* or NULL */
     const struct weft_op *op;
     struct weft__layers layers; /* of templates with layers */
@@ -116,6 +117,16 @@ struct weft__algorithm {
     int passes_on;
     /* 1: taken only if it is asked for by its name, whatever it costs. */
     int by_name;
+    /* WEFT__EXCHANGES, WEFT__FEW_BUSY. */
+    unsigned goes;
+    /* Messages that wait for each other, one after the other; NULL: as many as cost alpha. */
+    int (*rounds)(const struct weft__shape *shape);
+};
+
+/* How an algorithm goes. */
+enum {
+    WEFT__EXCHANGES = 1, /* who receives sends to the same rank at that time */
+    WEFT__FEW_BUSY = 2   /* not all ranks have something to do all the time: a tree, a star */
 };
 
 enum {
@@ -442,6 +453,9 @@ double weft__cost_blocks(const struct weft__shape *shape, double n);
 double weft__cost_block_tree(const struct weft__shape *shape);
 double weft__cost_block_knomial(const struct weft__shape *shape);
 double weft__cost_block_star(const struct weft__shape *shape);
+/* Rounds of those of radix k: ceil(logk P); where everybody sends to everybody, or to one: 1. */
+int weft__radix_rounds(const struct weft__shape *shape);
+int weft__star_rounds(const struct weft__shape *shape);
 /* A message, or a combination, from the root of a k-nomial tree to its leaves: those of a level one
  * after the other. */
 double weft__cost_knomial(const struct weft__shape *shape, double bytes, int reduces);

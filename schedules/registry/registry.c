@@ -131,14 +131,53 @@ static int find_algorithm(const struct weft__template *template,
                           public->name, params->algo, names);
 }
 
+/* What things cost an algorithm: where its messages go both ways at once, and where ranks share
+ * cores, of which each then does the work of several, one after the other. The latency of a message
+ * does not add up: while it lasts, another rank has the core. */
+static struct weft_cost_model cost_of(const struct weft__algorithm *algorithm,
+                                      const struct weft__shape *shape)
+{
+    struct weft_cost_model cost = *shape->cost;
+    double load = algorithm->goes & WEFT__FEW_BUSY ? 1 : shape->load;
+    /* Two ranks have but each other. */
+    int both_ways = algorithm->goes & WEFT__EXCHANGES ||
+                    (shape->size == 2 && !(algorithm->goes & WEFT__FEW_BUSY));
+    if (both_ways && cost.exchange_us_per_byte > 0)
+        cost.beta_us_per_byte = cost.exchange_us_per_byte;
+    cost.beta_us_per_byte *= load;
+    cost.gamma_us_per_byte *= load;
+    cost.copy_us_per_byte *= load;
+    cost.node_us *= load;
+    return cost;
+}
+
+/* How often a rank waits for another's message that the other could not have sent before. */
+static double rounds_of(const struct weft__algorithm *algorithm, const struct weft__shape *shape)
+{
+    static const struct weft_cost_model one = {.struct_size = sizeof one, .alpha_us = 1};
+    struct weft__shape counted = *shape;
+    if (algorithm->rounds)
+        return algorithm->rounds(shape);
+    counted.cost = &one;
+    counted.segment = 0;
+    return algorithm->cost(&counted);
+}
+
 /* The segment of one algorithm, and with it its cost. */
 static double price(const struct weft__algorithm *algorithm, struct weft__shape *shape,
                     size_t segment)
 {
+    const struct weft_cost_model *given = shape->cost, own = cost_of(algorithm, shape);
+    shape->cost = &own;
     shape->segment = segment == WEFT_SEGMENT_NONE ? 0 : segment;
     if (!segment)
         shape->segment = algorithm->segment ? algorithm->segment(shape) : 0;
-    return algorithm->cost(shape);
+    double us = algorithm->cost(shape);
+    /* A rank that waits gets its core back when all others of the core have had it. */
+    if (shape->load > 1)
+        us += given->switch_us * shape->load * rounds_of(algorithm, shape);
+    shape->cost = given;
+    return us;
 }
 
 /* Chooses the algorithm: the caller's, or the cheapest; the shape gets its segment. */
@@ -168,6 +207,24 @@ static int choose(const struct weft__template *template, const struct weft_templ
     *cost_us = price(&template->impl[best], shape, params->segment);
     *index = best;
     return WEFT_OK;
+}
+
+/* Ranks of the host that has most of them, by its cores; 1: they all run at once. */
+static double load_of(const struct weft_template_params *params, int size)
+{
+    int most = params->hosts ? 0 : size;
+    if (params->cost->cores == 0 || params->cost->cores >= (size_t)size)
+        return 1;
+    /* Hosts are numbered by their lowest ranks: one that has more has not been seen before. */
+    for (int r = 0; params->hosts && r < size; r++) {
+        int ranks = 0;
+        for (int other = r; other < size && params->hosts[r] >= 0; other++)
+            ranks += params->hosts[other] == params->hosts[r];
+        most = ranks > most ? ranks : most;
+        if (most >= size - r)
+            break;
+    }
+    return fmax((double)most / (double)params->cost->cores, 1);
 }
 
 /* How blocks differ, where everybody knows. Elsewhere only one algorithm can be chosen, whatever it
@@ -206,6 +263,7 @@ static int prepare(const char *who, const struct weft__template *template, int s
     *shape = (struct weft__shape){.size = size,
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,
+                                  .load = load_of(params, size),
                                   .hosts = params->hosts,
                                   .op = params->op,
                                   .quantiser = quantiser,
