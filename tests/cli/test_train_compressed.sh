@@ -26,6 +26,15 @@ grep -q '"bits":1,.*"residual_kept":true' "$folder/out" || fail "expected signs,
 works train --algorithm qsgd,powersgd -n 2 --steps 4 --batch 8 --compress-residual kept
 checks=$((checks + 1))
 grep -q '^qsgd: 4 of 4 steps compressed, by 7\.[0-9]*, losing 0\.[0-9]* of' "$folder/out" || fail "expected how much"
+# Which algorithm sums, and so in which order, is chosen by costs: they are the same everywhere here.
+python3 - "$folder/costs.json" <<'END'
+import json, sys
+cost = {'alpha_us': 0.2, 'beta_us_per_byte': 7e-5, 'gamma_us_per_byte': 2e-5, 'copy_us_per_byte': 2e-5, 'node_us': 0.005,
+        'cores': 8, 'net': {'L': 0.1, 'o': 0.05, 'g': 0, 'G': 7e-5}}
+names = ('local', 'shared', 'mpi', 'virtual')
+json.dump({'weft_cost': 1, 'transports': {name: cost for name in names}}, open(sys.argv[1], 'w'))
+END
+export WEFT_COST="$folder/costs.json"
 for algorithm in qsgd powersgd $gradiveq; do
     words="train --model cnn --channels 4 --algorithm $algorithm --steps 14 --batch 8 --seed 5 --json"
     for ranks in 1 2 3; do
@@ -47,6 +56,7 @@ for algorithm in qsgd powersgd $gradiveq; do
         grep -q "$same" "$folder/out" || fail "expected $same of $algorithm over MPI"
     done
 done
+unset WEFT_COST
 if [ "$gradiveq" ]; then
     works train --model cnn --channels 4 --algorithm gradiveq -n 3 --steps 24 --batch 8 --warmup-steps 5 \
         --sample-steps 4 --compressed-steps 6 --slice-factor 1 --reuse 2 --dense-layers --uncompressed dense \

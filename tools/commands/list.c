@@ -60,8 +60,8 @@ static json_t *words(const char *text)
     return list;
 }
 
-/* The algorithm that would be chosen, or NULL: there is no choice of an object, nor of a template that
- * these parameters do not fit. */
+/* The algorithm that would be chosen, or NULL: there is no choice of an object, nor of a template
+ * that these parameters do not fit. */
 static const char *chosen(const struct weft_template *template, const struct prices *prices)
 {
     const char *algorithm = NULL;

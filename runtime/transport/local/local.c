@@ -448,7 +448,7 @@ static WEFT__NOINLINE int take_in(struct weft__local_transport *self)
     uint32_t upto = seen;
     while (has_left(self->local, upto))
         upto++;
-    /* Acquire: pairs with weft__lane_send(). A failure is heard at once, whatever stands before it. */
+    /* Acquire: pairs with weft__lane_send(). A failure is heard at once, whatever is before it. */
     uint32_t urgent = atomic_load_explicit(&self->own->urgent, memory_order_acquire);
     /* The inbox before the lanes, whose messages are handed over first: lane.h says why. */
     struct weft__message *message = take(self->own, NULL);

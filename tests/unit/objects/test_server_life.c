@@ -133,7 +133,9 @@ static int leave(struct weft_context *context, void *user)
     config.weight = number < leaving->way.workers ? leaving->weights[number] : 0;
     rank_create(&rank, context, &config);
     if (!weft_server_is_worker(rank.server)) {
-        CHECK_STATUS(weft_server_serve(rank.server, 1000), WEFT_IN_PROGRESS);
+        /* Workers without a step may all have left by then. */
+        int status = weft_server_serve(rank.server, 1000);
+        CHECK(status == WEFT_IN_PROGRESS || status == WEFT_OK);
         OK(weft_server_serve(rank.server, WEFT_NEVER));
         OK(weft_server_serve(rank.server, WEFT_NEVER));
         return rank_end(&rank);
