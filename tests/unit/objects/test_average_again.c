@@ -9,15 +9,34 @@
  *
  * Or it dies, at any moment, and those that are left make a context of themselves.
  *
- * What a rank has published that goes on is in one sum, or pending in the end. The sums of a
- * version that have been taken alone by ranks that have gone are lost with them.
+ * What a rank has published that goes on is in one sum, or pending in the end. A sum counts for
+ * those who create the next object together: what a version had consumed that failed on a rank
+ * counts anew if all that have taken the sum had gone before that rank could create an object with
+ * them, which may be long after, or had done all their steps.
+ *
+ *     rank 1    0 1 failed here | cannot create it |  in no sum of those that are left: pending
+ *     rank 2    0 1 failed here | creates -        |
+ *     rank 3    0 1 is taken    | creates - goes
  */
 #include <criterion/criterion.h>
 #include <math.h>
 
 #include "average_job.h"
 
-enum { STEPS = 20, GENERATIONS = 3, ELEMENTS = MOST * STEPS, NEVER = -1 };
+enum {
+    STEPS = 20,
+    GENERATIONS = 3, /* in which ranks go */
+    OBJECTS = 2 * MOST,
+    ELEMENTS = MOST * STEPS,
+    SUMS = 2,
+    NEVER = -1
+};
+
+/* A sum that a gradient was in. */
+struct sum {
+    int version; /* its key; 0: none */
+    unsigned by; /* the ranks that have taken it */
+};
 
 struct history {
     struct weft_group_average_config config;
@@ -27,10 +46,10 @@ struct history {
     int goes[MOST];           /* the generation in which a rank gives up, or NEVER */
     uint64_t moment_ns[MOST]; /* and when, after its beginning; when it dies, of all */
     int published[MOST][STEPS], pending[MOST][STEPS];
-    /* 1 + the version of the generation in whose sum it was, as ranks have taken it that went on;
-     * and in how many different ones. */
-    int version[MOST][STEPS], versions[MOST][STEPS];
-    int lost[MOST][STEPS]; /* a rank has taken it that went */
+    unsigned members[OBJECTS]; /* by generation: the ranks that create the object */
+    struct sum sums[MOST][STEPS][SUMS];
+    int lost[MOST][STEPS]; /* a rank that goes had it in a sum that it had not taken yet */
+    int anew;              /* gradients that count again, as nobody is left who has taken them */
 };
 
 struct actor {
@@ -38,6 +57,7 @@ struct actor {
     struct weft_context *context;
     struct weft_group_average *average;
     int rank, generation;
+    int version;           /* the key of the one that has failed */
     int carried[ELEMENTS]; /* of which version, where a sum has been carried over */
     uint64_t random, until;
     double *gradient, *pending, *failed, *sum;
@@ -66,12 +86,50 @@ static int is_share(double value, int ranks)
     return 0;
 }
 
+/* The place of a version's sum among those that a gradient was in, or a free one. */
+static struct sum *find(struct history *history, int rank, int step, int version)
+{
+    struct sum *sums = history->sums[rank][step], *free = NULL;
+    for (int i = 0; i < SUMS; i++)
+        if (sums[i].version == version)
+            return &sums[i];
+        else if (!sums[i].version)
+            free = &sums[i];
+    cr_assert(free, "seed %llu: gradient %d of rank %d of %d is in more than %d sums",
+              (unsigned long long)history->seed, step, rank, history->ranks, SUMS);
+    return free;
+}
+
+/* This rank has created an object with all that are left. Those that have gone tell nobody what they
+ * have taken: where nobody else has the sum of the version that failed here, what this rank had
+ * given to it counts anew. */
+static void forget(struct actor *actor)
+{
+    struct history *history = actor->history;
+    for (int i = 0; i < ELEMENTS; i++) {
+        if (actor->failed[i] == 0)
+            continue;
+        struct sum *sum = find(history, i / STEPS, i % STEPS, actor->version);
+        history->anew += sum->by && !(sum->by & history->members[actor->generation]);
+        sum->by &= history->members[actor->generation];
+        sum->version = sum->by ? sum->version : 0;
+    }
+    memset(actor->failed, 0, ELEMENTS * sizeof *actor->failed);
+}
+
+/* The functions of ranks that have died go on when all others have returned, and get what was there:
+ * nobody sees that. */
+static int is_dead(const struct actor *actor)
+{
+    const struct history *history = actor->history;
+    return history->deaths && history->goes[actor->rank] != NEVER &&
+           weft_context_now(actor->context) >= history->moment_ns[actor->rank];
+}
+
 /* What a step has got: of a version, or carried over from the generation before. */
 static void take(struct actor *actor, const struct weft_group_average_result *result)
 {
     struct history *history = actor->history;
-    int goes = history->goes[actor->rank] == actor->generation ||
-               (history->deaths && history->goes[actor->rank] != NEVER);
     for (int i = 0; i < ELEMENTS; i++) {
         int rank = i / STEPS, step = i % STEPS;
         double value = actor->gradient[i];
@@ -80,11 +138,9 @@ static void take(struct actor *actor, const struct weft_group_average_result *re
         cr_assert(is_share(value, history->ranks), "seed %llu: rank %d got %g of gradient %d, %d",
                   (unsigned long long)history->seed, actor->rank, value, rank, step);
         int now = actor->carried[i] ? actor->carried[i] : key(actor->generation, result->version);
-        history->lost[rank][step] |= goes;
-        if (!goes && history->version[rank][step] != now) {
-            history->version[rank][step] = now;
-            history->versions[rank][step]++;
-        }
+        struct sum *sum = find(history, rank, step, now);
+        sum->version = now;
+        sum->by |= 1U << actor->rank;
     }
     memset(actor->carried, 0, sizeof actor->carried);
 }
@@ -110,7 +166,7 @@ static int step(struct actor *actor, int number)
     if (goes(actor))
         return WEFT_ERR_CANCELLED;
     status = weft_group_average_wait(actor->average, &result);
-    if (!status)
+    if (!status && !is_dead(actor))
         take(actor, &result);
     return status;
 }
@@ -134,6 +190,7 @@ static void save(struct actor *actor, struct weft_group_average_state *state)
     state->pending = keep(actor->pending, state->pending);
     state->failed = keep(actor->failed, state->failed);
     state->sum = keep(actor->sum, state->sum);
+    actor->version = key(actor->generation, state->failed_version);
     if (actor->history->goes[actor->rank] != NEVER) /* others count on it, and it may die with it */
         for (int i = 0; i < ELEMENTS; i++)
             actor->history->lost[i / STEPS][i % STEPS] |= actor->sum[i] != 0;
@@ -152,6 +209,8 @@ static int live(struct actor *actor, struct weft_context *context,
     struct weft_group_average *before = actor->average;
     int ranks = weft_context_size(context), status;
     actor->context = context;
+    CHECK(actor->generation < OBJECTS);
+    history->members[actor->generation] |= 1U << actor->rank;
     actor->until = weft_context_now(context) + history->moment_ns[actor->rank];
     config.tensors = tensors;
     config.tensor_count = 1;
@@ -165,6 +224,7 @@ static int live(struct actor *actor, struct weft_context *context,
         return status == WEFT_ERR_PEER;
     }
     weft_group_average_destroy(before);
+    forget(actor);
     CHECK(weft_group_average_next(actor->average) == state->next);
     for (int next = (int)state->next; next < STEPS && !status; next++) {
         weft_context_sleep(context, 500000 + draw(&actor->random, 4000000));
@@ -228,6 +288,14 @@ static int enter_history(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
+/* One of those that there are, or by cost. */
+static const char *draw_algorithm(uint64_t *random)
+{
+    const struct weft_template *allreduce = weft_template_find("allreduce");
+    size_t number = (size_t)draw(random, 1 + (uint64_t)allreduce->algorithm_count);
+    return number ? allreduce->algorithms[number - 1].name : NULL;
+}
+
 static void draw_history(struct history *history, uint64_t seed, int deaths)
 {
     uint64_t random = seed;
@@ -256,15 +324,18 @@ static void draw_history(struct history *history, uint64_t seed, int deaths)
     history->config.sync_period = draw(&random, 2) ? WEFT_NEVER : 2 + draw(&random, 6);
     history->config.patience_ns = draw(&random, 2) ? WEFT_NS_NONE : 0;
     history->config.seed = seed;
+    history->config.algo = draw_algorithm(&random);
 }
 
 struct counts {
-    int pending, lost, gone;
+    int pending, lost, gone, anew;
 };
 
 static void check_gradient(const struct history *history, int r, int s, struct counts *counts)
 {
-    int in = history->versions[r][s], pending = history->pending[r][s];
+    int in = 0, pending = history->pending[r][s];
+    for (int i = 0; i < SUMS; i++)
+        in += history->sums[r][s][i].version != 0;
     cr_assert_leq(history->published[r][s], 1);
     cr_assert_leq(in + pending, history->published[r][s],
                   "seed %llu: gradient %d of rank %d of %d counts %d times, and is pending %d",
@@ -304,6 +375,7 @@ static void run_history(struct history *history, struct counts *counts)
     for (int r = 0; r < MOST; r++)
         for (int s = 0; s < STEPS; s++)
             check_gradient(history, r, s, counts);
+    counts->anew += history->anew;
 }
 
 static void run_histories(uint64_t count, int deaths)
@@ -315,9 +387,10 @@ static void run_histories(uint64_t count, int deaths)
         draw_history(history, seed, deaths);
         run_history(history, &counts);
     }
-    cr_log_info("pending %d, lost with ranks that had taken them %d, of ranks that went %d",
-                counts.pending, counts.lost, counts.gone);
+    cr_log_info("pending %d, lost with ranks that had them %d, of ranks that went %d, anew %d",
+                counts.pending, counts.lost, counts.gone, counts.anew);
     cr_assert_gt(counts.pending, 1000);
+    cr_assert_gt(counts.anew, 10);
     free(history);
 }
 
