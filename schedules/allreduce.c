@@ -310,10 +310,7 @@ static const struct weft__algorithm impl[] = {
     {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
     {.build = hierarchical, .cost = hierarchical_cost},
     {.build = bine, .cost = reduce_scatter_allgather_cost, .goes = WEFT__EXCHANGES},
-    /* By name until group averages that accumulate count a gradient once whatever algorithm a rank
-     * fails in: chosen by cost, it makes the suite average_again play histories in which they do
-     * not, as others do that are named there (ring, reduce-scatter-allgather). */
-    {.build = recursive_multiplying, .cost = recursive_multiplying_cost, .by_name = 1},
+    {.build = recursive_multiplying, .cost = recursive_multiplying_cost, .goes = WEFT__EXCHANGES},
 };
 
 const struct weft__template weft__allreduce_template = {

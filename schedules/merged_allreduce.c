@@ -62,8 +62,7 @@ static size_t cheapest(const struct weft__shape *shape, size_t bytes, double *co
     size_t best = 0;
     double least = INFINITY;
     for (size_t a = 0; a < ALLREDUCE->public.algorithm_count; a++) {
-        if (ALLREDUCE->impl[a].by_name ||
-            (!ALLREDUCE->public.algorithms[a].ordered && !weft_op_commutes(shape->op)))
+        if (!ALLREDUCE->public.algorithms[a].ordered && !weft_op_commutes(shape->op))
             continue;
         double cost = allreduce_cost(shape, a, bytes);
         if (cost < least * (1 - 1e-9)) {
@@ -258,7 +257,7 @@ static const struct weft__algorithm impl[] = {
     {.build = ring_build, .cost = ring_cost},
     {.build = hierarchical_build, .cost = hierarchical_cost},
     {.build = bine_build, .cost = bine_cost, .goes = WEFT__EXCHANGES},
-    {.build = multiplying_build, .cost = multiplying_cost, .by_name = 1},
+    {.build = multiplying_build, .cost = multiplying_cost, .goes = WEFT__EXCHANGES},
 };
 
 const struct weft__template weft__merged_allreduce_template = {

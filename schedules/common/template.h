@@ -115,8 +115,6 @@ struct weft__algorithm {
     size_t (*segment)(const struct weft__shape *shape);
     /* 1: ranks pass on blocks of others, so all of them need the counts of all. */
     int passes_on;
-    /* 1: taken only if it is asked for by its name, whatever it costs. */
-    int by_name;
     /* WEFT__EXCHANGES, WEFT__FEW_BUSY. */
     unsigned goes;
     /* Messages that wait for each other, one after the other; NULL: as many as cost alpha. */

@@ -193,8 +193,7 @@ static int choose(const struct weft__template *template, const struct weft_templ
     } else if (!(template->flags & WEFT__FIXED)) {
         int found = 0;
         for (size_t i = 0; i < template->public.algorithm_count; i++) {
-            if (!usable(template, i, params->op) || !known(template, i, params) ||
-                template->impl[i].by_name)
+            if (!usable(template, i, params->op) || !known(template, i, params))
                 continue;
             double candidate = price(&template->impl[i], shape, params->segment);
             if (!found || candidate < cost * (1 - ROUNDING)) {
