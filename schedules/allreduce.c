@@ -310,7 +310,10 @@ static const struct weft__algorithm impl[] = {
     {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
     {.build = hierarchical, .cost = hierarchical_cost},
     {.build = bine, .cost = reduce_scatter_allgather_cost, .goes = WEFT__EXCHANGES},
-    {.build = recursive_multiplying, .cost = recursive_multiplying_cost, .goes = WEFT__EXCHANGES},
+    {.build = recursive_multiplying,
+     .cost = recursive_multiplying_cost,
+     .goes = WEFT__EXCHANGES,
+     .rounds = weft__multiplying_rounds},
 };
 
 const struct weft__template weft__allreduce_template = {

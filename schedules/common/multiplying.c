@@ -112,3 +112,9 @@ double weft__cost_multiplying(const struct weft__shape *shape)
         cost += weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes);
     return cost;
 }
+
+int weft__multiplying_rounds(const struct weft__shape *shape)
+{
+    struct factors factors = factors_of(shape->size, shape->radix);
+    return factors.count + 2 * (factors.participants != shape->size);
+}

@@ -14,5 +14,7 @@ int weft__multiplying_leader(int size, int participants, int v);
 void weft__build_multiplying(struct weft__build *build, struct weft_region *current,
                              struct weft_region recv);
 double weft__cost_multiplying(const struct weft__shape *shape);
+/* A round for each factor, and two where ranks are folded. */
+int weft__multiplying_rounds(const struct weft__shape *shape);
 
 #endif
