@@ -100,9 +100,9 @@ static struct sum *find(struct history *history, int rank, int step, int version
     return free;
 }
 
-/* This rank has created an object with all that are left. Those that have gone tell nobody what they
- * have taken: where nobody else has the sum of the version that failed here, what this rank had
- * given to it counts anew. */
+/* This rank has created an object with all that are left. Those that have gone tell nobody what
+ * they have taken: where nobody else has the sum of the version that failed here, what this rank
+ * had given to it counts anew. */
 static void forget(struct actor *actor)
 {
     struct history *history = actor->history;
@@ -117,8 +117,8 @@ static void forget(struct actor *actor)
     memset(actor->failed, 0, ELEMENTS * sizeof *actor->failed);
 }
 
-/* The functions of ranks that have died go on when all others have returned, and get what was there:
- * nobody sees that. */
+/* The functions of ranks that have died go on when all others have returned, and get what was
+ * there: nobody sees that. */
 static int is_dead(const struct actor *actor)
 {
     const struct history *history = actor->history;
