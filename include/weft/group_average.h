@@ -255,7 +255,9 @@ struct weft_group_average_state {
  *         WEFT_ERR_STATE (the context has no helper progress, without which late ranks would not
  *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (another rank
  *         has failed, or died: then it may have been created on others, where it fails; whoever is
- *         left creates it again, from the state that it has by then).
+ *         left creates it again, from the state that it has by then). Where a state has what had
+ *         `failed`, that is settled once this returns WEFT_OK, which it then does also if the
+ *         object has failed meanwhile: the first step tells.
  */
 WEFT_EXPORT int weft_group_average_create(struct weft_group_average **average,
                                           struct weft_context *context,

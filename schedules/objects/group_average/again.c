@@ -9,6 +9,14 @@
  *     version 7, ranks 0 1 2     rank 0   ended: the sum is there
  *                                rank 1   failed: its gradient is in that sum, and gone here
  *                                rank 2   dead
+ *
+ * Ranks tell what they know of the latest two objects they were in, so none may go on, and forget,
+ * before all have heard and decided; and who has decided has its object, even if that has failed
+ * meanwhile. A rank that was cut off here goes on from its old state, and decides in the next
+ * object, for which nobody has begun a version in this one.
+ *
+ *     rank 0   tell - decide - barrier ...... created, it has failed
+ *     rank 1   tell - decide - barrier - created - version 8 begins
  */
 #include "schedules/objects/agreement.h"
 #include "schedules/objects/group_average/group_average.h"
@@ -64,12 +72,35 @@ static int decide(struct weft_group_average *average, const struct weft_group_av
     return status;
 }
 
-static int tell(struct weft_group_average *average, const struct weft_group_average_state *state,
-                uint64_t *told)
+/* Executes a run of the object in which all ranks take part, with words of each for all, or none.
+ */
+static int execute(struct weft_group_average *average, const char *template, uint64_t *mine,
+                   uint64_t *told)
 {
     struct weft_template_params params;
     struct weft_run *run;
-    size_t words = WORDS * (size_t)average->ranks;
+    weft_template_params_init(&params);
+    params.count = WORDS;
+    params.dtype = WEFT_U64;
+    int status =
+        weft__object_run(&run, average->context, average->object, template, mine ? &params : NULL);
+    if (status)
+        return status;
+    if (mine)
+        status = weft_run_bind_input_name(run, "send", mine, WORDS, WEFT_U64);
+    if (!status && mine)
+        status = weft_run_bind_name(run, "recv", told, WORDS * (size_t)average->ranks, WEFT_U64);
+    if (!status)
+        status = weft_run_set_deadline(run, average->config.meet_ns);
+    if (!status)
+        status = weft_run_execute(run);
+    weft_run_destroy(run);
+    return status;
+}
+
+static int tell(struct weft_group_average *average, const struct weft_group_average_state *state,
+                uint64_t *told)
+{
     uint64_t mine[WORDS];
     for (int i = 0; i < 2; i++) {
         mine[i * PAST + RANK] = (uint64_t)state->past[i].rank;
@@ -77,21 +108,7 @@ static int tell(struct weft_group_average *average, const struct weft_group_aver
         mine[i * PAST + GROUP_SIZE] = (uint64_t)state->past[i].group_size;
         mine[i * PAST + ENDED] = state->past[i].ended;
     }
-    weft_template_params_init(&params);
-    params.count = WORDS;
-    params.dtype = WEFT_U64;
-    int status = weft__object_run(&run, average->context, average->object, "allgather", &params);
-    if (status)
-        return status;
-    status = weft_run_bind_input_name(run, "send", mine, WORDS, WEFT_U64);
-    if (!status)
-        status = weft_run_bind_name(run, "recv", told, words, WEFT_U64);
-    if (!status)
-        status = weft_run_set_deadline(run, average->config.meet_ns);
-    if (!status)
-        status = weft_run_execute(run);
-    weft_run_destroy(run);
-    return status;
+    return execute(average, "allgather", mine, told);
 }
 
 int weft__average_count_failed(struct weft_group_average *average, const char *who,
@@ -105,8 +122,11 @@ int weft__average_count_failed(struct weft_group_average *average, const char *w
     if (!status && state->failed)
         status = decide(average, state, told);
     weft_memory_free(told);
+    average->decided = !status;
+    if (!status)
+        status = execute(average, "barrier", NULL, NULL);
     if (status)
         weft_object_fail(average->object, status, weft_error_text());
     int failed = status ? weft_object_check(average->object, who) : WEFT_OK;
-    return failed ? failed : status;
+    return average->decided ? WEFT_OK : failed ? failed : status;
 }

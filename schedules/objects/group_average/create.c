@@ -405,7 +405,7 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
     if (!status && average->activation)
         status = weft_series_start_version(average->activation, average->first);
     if (status && agreed) /* the object has failed meanwhile */
-        status = failure(average, status, __func__);
+        status = average->decided ? WEFT_OK : failure(average, status, __func__);
     if (!status)
         *out = average;
     else if (average)

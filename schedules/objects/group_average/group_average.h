@@ -185,6 +185,7 @@ struct weft_group_average {
 
     uint64_t first; /* version: the largest next step of all ranks at creation */
     int restored;   /* from a checkpoint */
+    int decided;    /* what of a failed version counts: the object is made, even if it has failed */
     struct weft_group_average_past past[2]; /* of that */
 
     /* The application's side. */
@@ -258,7 +259,8 @@ int weft__average_activates(const struct weft_group_average *average, uint64_t v
 /* ---- again.c ---- */
 
 /* After the meeting, where some rank has what a version had consumed that failed. Collective:
- * finds out whether that version has ended elsewhere. If not, this rank's is pending again. */
+ * finds out whether that version has ended elsewhere. If not, this rank's is pending again. Once
+ * that is decided it returns WEFT_OK: the object may have failed. */
 int weft__average_count_failed(struct weft_group_average *average, const char *who,
                                const struct weft_group_average_state *state);
 

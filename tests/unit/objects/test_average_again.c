@@ -403,3 +403,106 @@ Test(average_again, nor_where_ranks_die, .timeout = 240)
 {
     run_histories(3000, 1);
 }
+
+/*
+ * Rank 0 pauses in two creations in a row, while a rank goes that has come out of them. What it had
+ * given to a version of the object before is in the sum that rank 1 has taken: so that must not be
+ * forgotten for versions that rank 1 has begun since, before rank 0 has heard of it.
+ */
+enum { PAUSES_RANKS = 4, PAUSES_APART_NS = 1000000, PAUSES_WITHIN_NS = 16000 };
+
+struct pauses {
+    int begun;   /* objects in which rank 1 has begun a version */
+    int decided; /* that rank 0 has, those that had failed meanwhile too */
+    int pending; /* rank 0 gives again what is in a sum */
+};
+
+/* As of an object of a rank more whose version 0 has failed but on rank 1. */
+static struct weft_group_average_state paused_state(int rank, const double *failed)
+{
+    struct weft_group_average_state state = {.struct_size = sizeof state, .next = 1};
+    state.past[0] =
+        (struct weft_group_average_past){rank, PAUSES_RANKS + 1, PAUSES_RANKS + 1, rank == 1};
+    state.failed = rank ? NULL : failed;
+    state.failed_count = rank == 0;
+    return state;
+}
+
+/* In an object that the last rank fails. */
+static void live_paused(struct pauses *pauses, struct weft_context *context,
+                        struct weft_group_average *average, struct weft_group_average_state *state)
+{
+    int rank = weft_context_rank(context), last = weft_context_size(context) - 1;
+    if (rank == 1 && !weft_group_average_post(average)) {
+        pauses->begun++;
+        cr_assert_eq(weft_group_average_wait(average, NULL), WEFT_ERR_PEER);
+    }
+    if (rank == last) {
+        weft_context_sleep(context, 10000);
+        OK(weft_group_average_fail(average, WEFT_ERR_CANCELLED, "this rank goes"));
+        return;
+    }
+    weft_context_sleep(context, PAUSES_APART_NS / 2);
+    OK(weft_group_average_get_state(average, state));
+    cr_assert_null(rank ? NULL : state->failed);
+}
+
+static int enter_pauses(struct weft_context *context, void *user)
+{
+    struct pauses *pauses = user;
+    struct weft_group_average *average = NULL, *before;
+    struct weft_group_average_config config;
+    double gradient = 0, failed = 1;
+    struct weft_piece tensor = {&gradient, 1};
+    int rank = weft_context_rank(context), ranks[] = {0, 1, 2, 3};
+    struct weft_group_average_state state = paused_state(rank, &failed);
+    weft_group_average_config_init(&config);
+    config.dtype = WEFT_F64;
+    config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    config.mode = WEFT_AVERAGE_WAITING;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.state = &state;
+    for (int left = PAUSES_RANKS; left >= 2 && rank < left; left--) {
+        struct weft_context *now;
+        uint64_t begins = (uint64_t)(PAUSES_RANKS - left + 1) * PAUSES_APART_NS;
+        weft_context_sleep(context, begins - weft_context_now(context));
+        OK(weft_context_subset(context, ranks, left, left, &now));
+        config.group_size = left;
+        before = average;
+        if (weft_group_average_create(&average, now, &config)) {
+            average = before; /* cut off: its state is still there */
+            continue;
+        }
+        weft_group_average_destroy(before);
+        pauses->decided += rank == 0;
+        if (left > 2) {
+            live_paused(pauses, now, average, &state);
+            continue;
+        }
+        OK(weft_group_average_take_state(average, &state));
+        pauses->pending += rank == 0 && state.pending && *(const double *)state.pending != 0;
+    }
+    weft_group_average_destroy(average);
+    return WEFT_OK;
+}
+
+Test(average_again, a_sum_is_known_until_all_have_heard_of_it)
+{
+    for (uint64_t first = 0; first < PAUSES_WITHIN_NS; first += 500)
+        for (uint64_t second = 0; second < PAUSES_WITHIN_NS; second += 500) {
+            struct pauses pauses = {0};
+            struct weft_virtual_config config;
+            struct weft_virtual_fault faults[] = {
+                {.at_ns = PAUSES_APART_NS + first, .for_ns = PAUSES_APART_NS / 4},
+                {.at_ns = 2 * PAUSES_APART_NS + second, .for_ns = PAUSES_APART_NS / 4}};
+            weft_virtual_config_init(&config);
+            config.faults = faults;
+            config.fault_count = 2;
+            OK(weft_virtual_run(PAUSES_RANKS, &config, enter_pauses, &pauses));
+            cr_assert_eq(pauses.pending, 0, "pauses at %llu and %llu ns: it counts twice",
+                         (unsigned long long)first, (unsigned long long)second);
+            cr_assert_eq(pauses.begun, 2);
+            cr_assert_eq(pauses.decided, 3);
+        }
+}
