@@ -112,8 +112,8 @@ WEFT_EXPORT int weft_net_parse(const char *text, struct weft_net *net);
  * Reads what a transport costs from a file that `weft bench model -o` has written;
  * docs/simulation.md gives its form.
  * @param transport "local" or "mpi".
- * @param model receives the costs, complete but for segment_bytes, which stays where the file has
- * none.
+ * @param model receives the costs, complete but for segment_bytes, cores and switch_us, which stay
+ * where the file has none.
  * @param net receives the network; NULL: not wanted.
  * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT with a text that names the key, what was found and
  *         what was expected; WEFT_ERR_NOT_FOUND (the file has nothing of this transport);

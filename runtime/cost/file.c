@@ -151,6 +151,11 @@ static int read_entry(struct where *where, json_t *entry, struct weft_cost_model
     const json_t *largest;
     int status;
 
+    /* What was fitted without these has no such step. */
+    model->eager_bytes = 0;
+    model->rendezvous_us = 0;
+    model->exchange_us_per_byte = 0;
+
     if ((status = check_keys(where, entry, keys, KEYS, others)) ||
         (status = read_numbers(where, entry, keys, KEYS, model)) ||
         (status = read_sizes(where, entry, model)))
