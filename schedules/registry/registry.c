@@ -2,7 +2,10 @@
 /* The table of templates, and what builds one: check, choose, build. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <weft/memory.h>
 
 #include "schedules/common/template.h"
 
@@ -208,22 +211,37 @@ static int choose(const struct weft__template *template, const struct weft_templ
     return WEFT_OK;
 }
 
-/* Ranks of the host that has most of them, by its cores; 1: they all run at once. */
-static double load_of(const struct weft_template_params *params, int size)
+static int by_number(const void *a, const void *b)
 {
-    int most = params->hosts ? 0 : size;
-    if (params->cost->cores == 0 || params->cost->cores >= (size_t)size)
-        return 1;
-    /* Hosts are numbered by their lowest ranks: one that has more has not been seen before. */
-    for (int r = 0; params->hosts && r < size; r++) {
-        int ranks = 0;
-        for (int other = r; other < size && params->hosts[r] >= 0; other++)
-            ranks += params->hosts[other] == params->hosts[r];
-        most = ranks > most ? ranks : most;
-        if (most >= size - r)
-            break;
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+/* Ranks of the host that has most of them; negative: an error. */
+static int most_on_a_host(const int *hosts, int size)
+{
+    int *sorted = weft_memory_alloc((size_t)size, sizeof *sorted), most = 0;
+    if (!sorted)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %d ranks", size);
+    memcpy(sorted, hosts, (size_t)size * sizeof *sorted);
+    qsort(sorted, (size_t)size, sizeof *sorted, by_number);
+    for (int r = 0, first = 0; r < size; r++) {
+        first = sorted[r] == sorted[first] ? first : r;
+        most = r - first + 1 > most ? r - first + 1 : most;
     }
-    return fmax((double)most / (double)params->cost->cores, 1);
+    weft_memory_free(sorted);
+    return most;
+}
+
+/* Ranks of the host that has most of them, by its cores; 1: they all run at once. */
+static int load_of(const struct weft_template_params *params, int size, double *load)
+{
+    *load = 1;
+    if (params->cost->cores == 0 || params->cost->cores >= (size_t)size)
+        return WEFT_OK;
+    int most = params->hosts ? most_on_a_host(params->hosts, size) : size;
+    *load = fmax((double)most / (double)params->cost->cores, 1);
+    return most < 0 ? most : WEFT_OK;
 }
 
 /* How blocks differ, where everybody knows. Elsewhere only one algorithm can be chosen, whatever it
@@ -262,12 +280,14 @@ static int prepare(const char *who, const struct weft__template *template, int s
     *shape = (struct weft__shape){.size = size,
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,
-                                  .load = load_of(params, size),
                                   .hosts = params->hosts,
                                   .op = params->op,
                                   .quantiser = quantiser,
                                   .aggregate = params->aggregate,
                                   .radix = params->radix};
+    status = load_of(params, size, &shape->load);
+    if (status)
+        return status;
     if (template->flags & WEFT__USES_LAYERS)
         shape->layers = weft__params_layers(params);
     if (template->flags & WEFT__USES_BLOCKS)

@@ -48,6 +48,7 @@ struct weft__endpoint {
     struct weft__message *free_behind[2];              /* ... and behind them; up to SMALL, more */
     struct weft__message *delivering;                  /* its payload is in a lane, or NULL */
     uint32_t urgent_seen;
+    struct weft__message *postponed; /* of the inbox: what is in lanes goes before it */
     char *records;
     size_t uncut_records;
     char *cells[3];
@@ -100,8 +101,8 @@ enum { WEFT__LANE_SENT = 1, WEFT__LANE_NOT, WEFT__LANE_FULL };
 int weft__lane_send(const struct weft__local_transport *self, const struct weft__message *message,
                     size_t bytes, const struct weft__xfer *xfer);
 /* Hands over what is in the lane of a rank; if not all of it, as far as its receiver can use it.
- * Returns how much. */
-int weft__lane_take(const struct weft__local_transport *self, int from, int all);
+ * Returns how much; *rest is set if there was no memory for some of it now. */
+int weft__lane_take(const struct weft__local_transport *self, int from, int all, int *rest);
 void weft__lane_release(const struct weft__local_transport *self, struct weft__message *message);
 
 #endif

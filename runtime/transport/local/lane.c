@@ -247,7 +247,7 @@ static int take_behind(const struct weft__local_transport *self, struct weft__la
     return 1;
 }
 
-int weft__lane_take(const struct weft__local_transport *self, int from, int all)
+int weft__lane_take(const struct weft__local_transport *self, int from, int all, int *rest)
 {
     struct weft__lane *lane = weft__lane_of(self->local, from, self->base.rank);
     struct weft__engine *engine = self->base.engine;
@@ -262,6 +262,7 @@ int weft__lane_take(const struct weft__local_transport *self, int from, int all)
             take_in_line(self, lane, from, line, taken);
         } else if (!take_behind(self, lane, from, line, taken)) {
             engine->did++;
+            *rest = 1;
             break;
         }
         count++;

@@ -440,6 +440,17 @@ static void receive(struct weft__transport *transport, struct weft__message *mes
     weft__engine_message(transport->engine, message);
 }
 
+/* What is in the inbox, behind what has been postponed. */
+static struct weft__message *take_all(struct weft__endpoint *own)
+{
+    struct weft__message *first = own->postponed, **end = &first;
+    while (*end)
+        end = &(*end)->next;
+    *end = take(own, NULL);
+    own->postponed = NULL;
+    return first;
+}
+
 /* What is in the inbox, and who has left: those first, since what they have sent is in it. */
 static WEFT__NOINLINE int take_in(struct weft__local_transport *self)
 {
@@ -451,10 +462,14 @@ static WEFT__NOINLINE int take_in(struct weft__local_transport *self)
     /* Acquire: pairs with weft__lane_send(). A failure is heard at once, whatever is before it. */
     uint32_t urgent = atomic_load_explicit(&self->own->urgent, memory_order_acquire);
     /* The inbox before the lanes, whose messages are handed over first: lane.h says why. */
-    struct weft__message *message = take(self->own, NULL);
-    int count = 0, all = message || upto != seen || urgent != self->own->urgent_seen;
+    struct weft__message *message = take_all(self->own);
+    int rest = 0, count = 0, all = message || upto != seen || urgent != self->own->urgent_seen;
     for (int from = 0; self->local->lanes && from < self->local->size; from++)
-        count += weft__lane_take(self, from, all);
+        count += weft__lane_take(self, from, all, &rest);
+    if (rest) {
+        self->own->postponed = message;
+        return count;
+    }
     self->own->urgent_seen = urgent;
     while (message) {
         struct weft__message *next = message->next;
@@ -576,7 +591,14 @@ static void local_close(struct weft__transport *transport)
         forget(self->own, self);
         return;
     }
+    struct weft__message *postponed = self->own->postponed;
     struct weft__message *message = take(self->own, WEFT__CLOSED);
+    while (postponed) {
+        struct weft__message *last = postponed;
+        postponed = last->next;
+        last->next = message;
+        message = last;
+    }
     while (message) {
         struct weft__message *next = message->next;
         if (message->flags != BACK)
