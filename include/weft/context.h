@@ -110,6 +110,11 @@ struct weft_context_config {
     /** Where they go by way of pinned memory of the host: bytes of a segment, of which a context
      *  has 8; rounded up to a multiple of 64 KiB. At most 1 GiB. Default: 256 KiB. */
     size_t segment_bytes;
+    /** Whether the calling threads of ranks that wait keep apart: while this host has a hardware
+     *  thread for each of its ranks, one that finds another rank on its own again and again moves
+     *  to one where none is, as far as its affinity mask allows. Nothing is bound: the mask stays
+     *  as it is. Default: WEFT_APART ("on", "off") from the environment, else on. */
+    weft_bind_t keep_apart;
 };
 
 /** All defaults: @p size bytes are written. The macro passes the caller's size. */
@@ -482,6 +487,9 @@ struct weft_context_stats {
      *  pinned memory of the host. */
     uint64_t device_direct;
     uint64_t device_staged;
+    /** Times that a thread which waited has moved to another hardware thread
+     *  (weft_context_config.keep_apart). */
+    uint64_t moves;
 };
 
 /** The counters of a context. Any thread.

@@ -307,7 +307,29 @@ static int spread_machine(int rank, int ranks)
     return thread;
 }
 
+/* Whether nobody is on the core of a hardware thread. */
+static int core_is_free(int thread, const cpu_set_t *taken)
+{
+    hwloc_topology_t topology = get_machine();
+    hwloc_obj_t pu = topology ? hwloc_get_pu_obj_by_os_index(topology, (unsigned)thread) : NULL;
+    if (!pu)
+        return 0;
+    hwloc_obj_t core = core_of(topology, pu);
+    for (int other = hwloc_bitmap_first(core->cpuset); other >= 0;
+         other = hwloc_bitmap_next(core->cpuset, other))
+        if (other < CPU_SETSIZE && CPU_ISSET((size_t)other, taken))
+            return 0;
+    return 1;
+}
+
 #else
+
+static int core_is_free(int thread, const cpu_set_t *taken)
+{
+    (void)thread;
+    (void)taken;
+    return 0;
+}
 
 /* The affinity mask of the calling thread; empty if the system does not tell. */
 static int spread_machine(int rank, int ranks)
@@ -410,20 +432,57 @@ static int spread(const cpu_set_t *set, int part, int parts)
     return -1;
 }
 
+/* Moves the calling thread, which may use what `before` says and still may. 1: it has. */
+static int move(int thread, const cpu_set_t *before)
+{
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET((size_t)thread, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0)
+        return 0;
+    sched_setaffinity(0, sizeof *before, before);
+    return 1;
+}
+
 void weft__topology_place(int rank, int ranks)
 {
     cpu_set_t before;
-    cpu_set_t one;
 
     if (sched_getaffinity(0, sizeof before, &before) != 0)
         return;
     int thread = spread_machine(rank, ranks);
     if (thread < 0 || !CPU_ISSET((size_t)thread, &before))
         thread = spread(&before, rank, ranks);
-    if (thread < 0)
-        return;
-    CPU_ZERO(&one);
-    CPU_SET((size_t)thread, &one);
-    if (sched_setaffinity(0, sizeof one, &one) == 0)
-        sched_setaffinity(0, sizeof before, &before);
+    if (thread >= 0)
+        move(thread, &before);
+}
+
+int weft__topology_move_to(int thread)
+{
+    cpu_set_t before;
+
+    return thread >= 0 && thread < CPU_SETSIZE &&
+           sched_getaffinity(0, sizeof before, &before) == 0 &&
+           CPU_ISSET((size_t)thread, &before) && move(thread, &before);
+}
+
+int weft__topology_move(const cpu_set_t *taken)
+{
+    cpu_set_t before;
+    int choice = -1;
+
+    if (sched_getaffinity(0, sizeof before, &before) != 0)
+        return -1;
+    for (int thread = 0; thread < CPU_SETSIZE; thread++) {
+        if (!CPU_ISSET((size_t)thread, &before) || CPU_ISSET((size_t)thread, taken))
+            continue;
+        if (choice < 0)
+            choice = thread;
+        if (core_is_free(thread, taken)) {
+            choice = thread;
+            break;
+        }
+    }
+    return choice >= 0 && move(choice, &before) ? choice : -1;
 }

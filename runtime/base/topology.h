@@ -3,6 +3,7 @@
 #ifndef WEFT_RUNTIME_BASE_TOPOLOGY_H
 #define WEFT_RUNTIME_BASE_TOPOLOGY_H
 
+#include <sched.h>
 #include <stddef.h>
 
 /* Hardware threads that this process may use (its affinity mask); at least 1. */
@@ -28,6 +29,13 @@ int weft__topology_helper(int ranks);
  * together, and leaves it free to be moved again: where threads begin matters, and the system puts
  * those that one thread starts side by side. */
 void weft__topology_place(int rank, int ranks);
+
+/* Moves the calling thread to a hardware thread that it may use and that is not among `taken`, best
+ * on a core of which none is, and leaves it free to be moved again. Which it is, or -1: there is
+ * none, and the thread has not moved. */
+int weft__topology_move(const cpu_set_t *taken);
+/* The same, to a certain one. 1: it has moved; 0: it must not be there. */
+int weft__topology_move_to(int thread);
 
 /* Binds the calling thread to a hardware thread; -1: does nothing. WEFT_OK, or WEFT_ERR_SYSTEM. */
 int weft__topology_bind(int thread);

@@ -38,7 +38,8 @@ int weft__context_config_read(const char *who, const char *name,
     } choices[] = {{"progress", (int)config->progress, WEFT_PROGRESS_HELPER},
                    {"log_level", (int)config->log_level, WEFT_LOG_DEBUG},
                    {"bind_helper", (int)config->bind_helper, WEFT_BIND_OFF},
-                   {"device_way", (int)config->device_way, WEFT_DEVICE_WAY_STAGED}};
+                   {"device_way", (int)config->device_way, WEFT_DEVICE_WAY_STAGED},
+                   {"keep_apart", (int)config->keep_apart, WEFT_BIND_OFF}};
     /* Over several hosts a sleeper polls MPI when it wakes, so it must wake. */
     const struct {
         const char *name;
@@ -100,6 +101,8 @@ static void settle_config(struct weft_context_config *config,
     settle(&config->helper_yield_ns, transport->about->helper_yield_ns);
     if (config->bind_helper == WEFT_BIND_DEFAULT)
         config->bind_helper = WEFT_BIND_ON;
+    if (config->keep_apart == WEFT_BIND_DEFAULT)
+        config->keep_apart = WEFT_BIND_ON;
     if (config->stall_ns == WEFT_NEVER)
         config->stall_ns = 0;
     if (config->sleep_min_ns == 0)
@@ -210,6 +213,8 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
         if (!context->device_name)
             status = weft__error_memory("a context");
     }
+    if (status == WEFT_OK)
+        weft__seating_open(context);
     if (transport->ops->block) {
         context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
         context->has_helper = 1;
@@ -397,6 +402,7 @@ int weft_context_destroy(struct weft_context *context)
     weft__drive_unlock(context);
     weft__trace_unwatch(context);
     weft__helper_stop(context);
+    weft__seating_close(context);
     weft__drive_lock(context);
     int failed = engine->failed == WEFT_ERR_TRANSPORT;
     weft__engine_tell_rest(engine);

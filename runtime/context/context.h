@@ -4,6 +4,7 @@
 #define WEFT_RUNTIME_CONTEXT_CONTEXT_H
 
 #include "runtime/base/clock.h"
+#include "runtime/context/seat.h"
 #include "runtime/engine/device.h"
 #include "runtime/engine/engine.h"
 #include <pthread.h>
@@ -30,6 +31,7 @@ struct weft_context {
     struct weft_context *root;  /* itself, if it is one */
     struct weft__part *part;    /* NULL: it is the root */
     struct weft_context *awake; /* those that take part in the steps */
+    struct weft__seating seating;
     struct weft_run *doomed; /* each its own: destroyed in a callback, to be freed after the step */
     /* Odd while a thread drives the engine; one more each time it is taken or given back. */
     _Atomic uint32_t driven;

@@ -26,6 +26,7 @@ enum variable {
     COST,
     TRACE_RECORDS,
     DEVICE_WAY,
+    APART,
     VARIABLES
 };
 
@@ -40,6 +41,7 @@ static const char *const names[VARIABLES] = {
     [COST] = "WEFT_COST",
     [TRACE_RECORDS] = "WEFT_TRACE_RECORDS",
     [DEVICE_WAY] = "WEFT_DEVICE_WAY",
+    [APART] = "WEFT_APART",
 };
 
 /* Whether nobody in this process has told of this value: it has a context a rank, and one line is
@@ -118,6 +120,19 @@ static void apply_device_way(struct weft_context_config *config)
         bad(config, DEVICE_WAY, value, "direct or staged");
 }
 
+static void apply_apart(struct weft_context_config *config)
+{
+    const char *value = getenv(names[APART]);
+    if (!value || config->keep_apart != WEFT_BIND_DEFAULT)
+        return;
+    if (strcmp(value, "on") == 0)
+        config->keep_apart = WEFT_BIND_ON;
+    else if (strcmp(value, "off") == 0)
+        config->keep_apart = WEFT_BIND_OFF;
+    else
+        bad(config, APART, value, "on or off");
+}
+
 static void apply_simd(const struct weft_context_config *config)
 {
     const char *value = getenv(names[SIMD]);
@@ -172,6 +187,7 @@ void weft__env_apply(struct weft_context_config *config)
     apply_log(config);
     apply_stall(config);
     apply_device_way(config);
+    apply_apart(config);
     apply_simd(config);
     try_folders(config);
 }

@@ -503,7 +503,10 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         if (now - idle.since < config->spin_ns)
             continue;
         if (now - idle.since - config->spin_ns < config->yield_ns) {
-            sched_yield();
+            if (context->seating.on)
+                weft__seating_yield(context, now);
+            else
+                sched_yield();
             continue;
         }
         uint64_t limit = waiting->until - now;

@@ -203,6 +203,8 @@ struct weft__transport {
     uint64_t group;
     /* Ranks of this transport that share this machine's cores (for the idle policy). */
     int local_ranks;
+    /* Among those of ops->seat. */
+    int seat;
     /* Hosts that its ranks are on, which ops->hosts numbers; 0: one. */
     int host_count;
     /* Where in_order is 0: ordered[r] is 1 if what rank r sends arrives in order all the same.
@@ -302,6 +304,10 @@ struct weft__transport_ops {
     int (*free)(struct weft__transport *transport, void *memory);
     /* hosts[r]: the host that rank r is on. NULL: all on one. */
     int (*hosts)(struct weft__transport *transport, int *hosts);
+    /* The word of a rank of this host in which it says where it waits (runtime/context/seat.h), by
+     * the place that these ranks are numbered by, this rank's being transport->seat; NULL: there is
+     * no such place. The function NULL: they do not say it. */
+    _Atomic uint64_t *(*seat)(struct weft__transport *transport, int place);
     /* The transport's own clock, for deadlines and timeouts. NULL: the machine's. */
     uint64_t (*now)(const struct weft__transport *transport);
     /* Tells the peers that nothing more comes from this rank: weft__engine_left() there, after all

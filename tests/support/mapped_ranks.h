@@ -62,6 +62,7 @@ static inline struct weft__shared *mapped_transport(struct mapped *mapped, int r
                                             .size = mapped->size,
                                             .group = (uint64_t)(uintptr_t)mapped->regions | 1,
                                             .local_ranks = mapped->size,
+                                            .seat = rank,
                                             .wakes = 1,
                                             .in_order = 1,
                                             .takes_back = 1,

@@ -55,6 +55,7 @@ static const struct cli_term environment[] = {
      "MPI, or staged, by way of the host"},
     {"WEFT_LOG=LEVEL", "error, warning (default), info or debug"},
     {"WEFT_PROGRESS=WHO", "caller (default) or helper drives the engine"},
+    {"WEFT_APART=off", "ranks that wait on one hardware thread do not move apart"},
     {"WEFT_SIMD=LEVEL", "scalar, avx2 or avx512: at most that"},
     {"WEFT_DATA=DIR", "folder of the data set of weft train"},
     {"WEFT_FINALIZE=0", "of the command under mpiexec: ranks end after a barrier and without "

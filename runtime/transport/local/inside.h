@@ -40,6 +40,8 @@ struct weft__endpoint {
     _Alignas(128) _Atomic(struct weft__message *) inbox;
     struct weft__bell bell;
     _Atomic uint32_t urgent; /* failures and such, that lanes have had */
+    /* Read by ranks that wait. */
+    _Alignas(128) _Atomic uint64_t seat;
     /* Touched by receivers of our messages. */
     _Alignas(128) _Atomic(struct weft__message *) returns;
     /* Ours. */

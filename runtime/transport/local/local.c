@@ -610,6 +610,12 @@ static void local_close(struct weft__transport *transport)
     weft__free(self);
 }
 
+static _Atomic uint64_t *local_seat(struct weft__transport *transport, int place)
+{
+    const struct weft_local *local = ((struct weft__local_transport *)transport)->local;
+    return place < local->size ? &local->endpoints[place].seat : NULL;
+}
+
 static const struct weft__transport_ops local_ops = {
     .send = local_send,
     .send_device = local_send_device,
@@ -625,6 +631,7 @@ static const struct weft__transport_ops local_ops = {
     .leave = local_leave,
     .retire = local_retire,
     .returned = local_returned,
+    .seat = local_seat,
     .close = local_close,
 };
 
@@ -657,6 +664,7 @@ static int open_rank(const char *who, struct weft_local *local, int rank,
                                           .size = local->size,
                                           .group = local->group,
                                           .local_ranks = local->size,
+                                          .seat = rank,
                                           .wakes = 1,
                                           .in_order = 1,
                                           .reports_deaths = 1,

@@ -130,6 +130,11 @@ static void near_leave(struct weft__transport *transport)
     weft__channel_leave(channel_of(transport));
 }
 
+static _Atomic uint64_t *near_seat(struct weft__transport *transport, int place)
+{
+    return weft__channel_seat(channel_of(transport), place);
+}
+
 static const struct weft__transport_ops near_ops = {
     .send = near_send,
     .send_device = near_send_device,
@@ -149,6 +154,7 @@ static const struct weft__transport_ops near_ops = {
     .free = near_free,
     .hosts = weft__mpi_hosts,
     .leave = near_leave,
+    .seat = near_seat,
     .close = weft__mpi_close,
 };
 
@@ -259,6 +265,7 @@ static const struct weft__transport_ops mixed_ops = {
     .free = near_free,
     .hosts = weft__mpi_hosts,
     .leave = near_leave,
+    .seat = near_seat,
     .close = weft__mpi_close,
 };
 
@@ -361,6 +368,7 @@ int weft__mpi_near_open(struct weft__mpi *mpi, const char *who)
         base->bell = &mpi->bell;
         return WEFT_OK;
     }
+    base->seat = mpi->member;
     if (base->host_count == 1) {
         take_facts(mpi);
         return WEFT_OK;

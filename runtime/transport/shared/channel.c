@@ -117,6 +117,11 @@ int weft__channel_owns(const struct weft__message *message)
     return (message->flags & WEFT__OF_CHANNEL) != 0;
 }
 
+_Atomic uint64_t *weft__channel_seat(const struct weft__channel *channel, int member)
+{
+    return member < channel->size ? &channel->peers[member].region->seat : NULL;
+}
+
 int weft__channel_deaths(const struct weft__channel *channel)
 {
     return atomic_load_explicit(&channel->deaths, memory_order_acquire);

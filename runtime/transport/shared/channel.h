@@ -73,6 +73,8 @@ WEFT__PRIVATE int weft__channel_settled(struct weft__channel *channel);
 WEFT__PRIVATE void weft__channel_close(struct weft__channel *channel);
 /* How many members are dead, or broken, as this one knows. Any thread. */
 WEFT__PRIVATE int weft__channel_deaths(const struct weft__channel *channel);
+/* Of a member: ops->seat. */
+WEFT__PRIVATE _Atomic uint64_t *weft__channel_seat(const struct weft__channel *channel, int member);
 
 /* Memory in the arena: zeroed, aligned to 64 bytes, to a page from 4 KiB on. NULL: none is left.
  * Any thread. */

@@ -100,6 +100,11 @@ static void shared_leave(struct weft__transport *transport)
     weft__channel_leave(channel_of(transport));
 }
 
+static _Atomic uint64_t *shared_seat(struct weft__transport *transport, int place)
+{
+    return weft__channel_seat(channel_of(transport), place);
+}
+
 static void shared_close(struct weft__transport *transport)
 {
     weft__channel_close(channel_of(transport));
@@ -124,5 +129,6 @@ const struct weft__transport_ops weft__shared_ops = {
     .alloc = shared_alloc,
     .free = shared_free,
     .leave = shared_leave,
+    .seat = shared_seat,
     .close = shared_close,
 };

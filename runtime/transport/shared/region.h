@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define WEFT__REGION_MAGIC   UINT64_C(0x6e6f696765722077) /* "w region" */
-#define WEFT__REGION_VERSION 2
+#define WEFT__REGION_VERSION 3
 #define WEFT__CHANNEL_MOST   1024 /* members */
 /* Rings start here, so that their counters wrap soon, and not only after a year. */
 #define WEFT__RING_START ((uint32_t)0 - 200)
@@ -104,6 +104,8 @@ struct weft__shared_region {
     _Alignas(128) _Atomic uint32_t returns;
     /* Lines about failures and such, of all senders: who waits for them takes all that is there. */
     _Alignas(128) _Atomic uint32_t urgent;
+    /* Where the owner waits, read by others that wait: ops->seat of transports. */
+    _Alignas(128) _Atomic uint64_t seat;
     _Alignas(128) _Atomic uint64_t summary[WEFT__CHANNEL_MOST / 64];
 };
 

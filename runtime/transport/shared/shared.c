@@ -75,6 +75,7 @@ int weft__shared_open(const char *who, struct weft__transport **transport, int r
                                           .rank = rank,
                                           .size = size,
                                           .local_ranks = size,
+                                          .seat = rank,
                                           .wakes = 1,
                                           .in_order = 1,
                                           .reports_deaths = 1,
