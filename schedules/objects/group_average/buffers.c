@@ -122,21 +122,28 @@ void weft__average_free_buffers(struct weft_group_average *average)
 
 /* ---- uses ---- */
 
-/* Under the lock, like all that follow. There is always one (group_average.h). */
+/* Under the lock, like all that follow. There is always one (group_average.h): of those that are
+ * free the one that was used last, so that few are, and caches hold more of them. */
 static int claim(struct weft_group_average *average, unsigned use)
 {
+    int last = -1;
     for (int i = 0; i < average->buffer_count; i++)
-        if (!average->buffers[i].uses) {
-            average->buffers[i].uses = use;
-            return i;
-        }
-    return -1;
+        if (!average->buffers[i].uses &&
+            (last < 0 || average->buffers[i].freed > average->buffers[last].freed))
+            last = i;
+    if (last >= 0)
+        average->buffers[last].uses = use;
+    return last;
 }
 
 static void unmark(struct weft_group_average *average, unsigned use)
 {
-    for (int i = 0; i < average->buffer_count; i++)
-        average->buffers[i].uses &= ~use;
+    for (int i = 0; i < average->buffer_count; i++) {
+        struct weft__average_buffer *buffer = &average->buffers[i];
+        if (buffer->uses && !(buffer->uses & ~use))
+            buffer->freed = ++average->freed;
+        buffer->uses &= ~use;
+    }
 }
 
 /* The use moves to a buffer; -1: to none. */
@@ -466,6 +473,10 @@ void weft__average_taken(struct weft_group_average *average,
     unmark(average, WEFT__HELD | WEFT__POSTED);
     if (sum->buffer >= 0)
         average->taken = sum->version + 1;
+    if (average->newest.buffer >= 0 && average->newest.version < average->taken) {
+        average->newest.buffer = average->newest.own = -1; /* nobody takes it again */
+        move(average, WEFT__NEWEST | WEFT__OWN, -1);
+    }
     if (taking->synchronised) {
         average->synced.buffer = -1;
         move(average, WEFT__SYNCED, -1);

@@ -72,6 +72,7 @@ enum {
 struct weft__average_buffer {
     void *data;
     unsigned uses;
+    uint64_t freed; /* when its last use ended: a number */
 };
 
 /* A sum, and what went into it from here. */
@@ -215,6 +216,7 @@ struct weft_group_average {
     pthread_mutex_t lock;
     /* Under it. */
     struct weft__average_buffer buffers[WEFT__AVERAGE_MOST_BUFFERS];
+    uint64_t freed;
     void *zero;    /* for WEFT_AVERAGE_ACCUMULATE */
     void *carried; /* a sum that no step of the object before has taken; the first step's */
     int carried_members;
