@@ -122,12 +122,15 @@ static void bine(struct weft__build *build)
 
 static double binomial_cost(const struct weft__shape *shape)
 {
-    return weft__log2_ceil(shape->size) * weft__cost_message(shape, (double)shape->bytes);
+    double bytes = (double)shape->bytes;
+    return fmax(weft__log2_ceil(shape->size) * weft__cost_message(shape, bytes),
+                weft__cost_spread(shape, bytes));
 }
 
 static double k_nomial_cost(const struct weft__shape *shape)
 {
-    return weft__cost_knomial(shape, (double)shape->bytes, 0);
+    double bytes = (double)shape->bytes;
+    return fmax(weft__cost_knomial(shape, bytes, 0), weft__cost_spread(shape, bytes));
 }
 
 /* Every rank passes a segment on twice. */
@@ -135,6 +138,11 @@ static double binary_tree_cost(const struct weft__shape *shape)
 {
     return 2 * weft__cost_chain(shape, (double)shape->bytes,
                                 weft__inorder_height(shape->size, shape->root), 0);
+}
+
+static int binary_tree_rounds(const struct weft__shape *shape)
+{
+    return weft__inorder_height(shape->size, shape->root);
 }
 
 static size_t binary_tree_segment(const struct weft__shape *shape)
@@ -218,7 +226,7 @@ static const struct weft_algorithm algorithms[] = {
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
     {.build = scatter_allgather, .cost = scatter_allgather_cost},
-    {.build = chain, .cost = chain_cost, .segment = chain_segment},
+    {.build = chain, .cost = chain_cost, .segment = chain_segment, .goes = WEFT__FEW_BUSY},
     {.build = scatter_doubling, .cost = doubling_cost},
     {.build = bine, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
     {.build = bine_scatter_doubling, .cost = doubling_cost},
@@ -226,7 +234,11 @@ static const struct weft__algorithm impl[] = {
      .cost = k_nomial_cost,
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__radix_rounds},
-    {.build = binary_tree, .cost = binary_tree_cost, .segment = binary_tree_segment},
+    {.build = binary_tree,
+     .cost = binary_tree_cost,
+     .segment = binary_tree_segment,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = binary_tree_rounds},
 };
 
 const struct weft__template weft__broadcast_template = {

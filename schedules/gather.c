@@ -83,6 +83,11 @@ static void slots(struct weft__build *build)
     }
 }
 
+static double k_nomial_cost(const struct weft__shape *shape)
+{
+    return weft__cost_block_knomial(shape, 1);
+}
+
 static const struct weft_algorithm algorithms[] = {
     {.name = "binomial",
      .cost = "ceil(log2 P) alpha + (P - 1)/P m beta + m/P copy",
@@ -105,7 +110,7 @@ static const struct weft__algorithm impl[] = {
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__star_rounds},
     {.build = k_nomial,
-     .cost = weft__cost_block_knomial,
+     .cost = k_nomial_cost,
      .passes_on = 1,
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__radix_rounds},

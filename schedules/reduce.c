@@ -176,6 +176,11 @@ static double binary_tree_cost(const struct weft__shape *shape)
                                 weft__inorder_height(shape->size, shape->root), 1);
 }
 
+static int binary_tree_rounds(const struct weft__shape *shape)
+{
+    return weft__inorder_height(shape->size, shape->root);
+}
+
 static size_t binary_tree_segment(const struct weft__shape *shape)
 {
     return weft__segment_chain(shape, (double)shape->bytes,
@@ -276,7 +281,7 @@ static const struct weft_algorithm algorithms[] = {
 
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
-    {.build = chain, .cost = chain_cost, .segment = chain_segment},
+    {.build = chain, .cost = chain_cost, .segment = chain_segment, .goes = WEFT__FEW_BUSY},
     {.build = reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
     {.build = bine, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
     {.build = bine_reduce_scatter_gather, .cost = reduce_scatter_gather_cost},
@@ -284,7 +289,11 @@ static const struct weft__algorithm impl[] = {
      .cost = k_nomial_cost,
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__radix_rounds},
-    {.build = binary_tree, .cost = binary_tree_cost, .segment = binary_tree_segment},
+    {.build = binary_tree,
+     .cost = binary_tree_cost,
+     .segment = binary_tree_segment,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = binary_tree_rounds},
 };
 
 const struct weft__template weft__reduce_template = {

@@ -371,6 +371,14 @@ static double tree_cost(const struct weft__shape *shape)
     return 3 * weft__cost_chain(shape, (double)shape->bytes, depth, 1);
 }
 
+/* Up, and down again. */
+static int tree_rounds(const struct weft__shape *shape)
+{
+    int depth;
+    weft__power_below(shape->size, &depth);
+    return 2 * depth;
+}
+
 static size_t tree_segment(const struct weft__shape *shape)
 {
     int depth;
@@ -440,15 +448,23 @@ static const struct weft_algorithm exscan_algorithms[] = {
 
 static const struct weft__algorithm scan_impl[] = {
     {.build = scan_doubling, .cost = doubling_cost},
-    {.build = scan_tree, .cost = tree_cost, .segment = tree_segment},
-    {.build = scan_chain, .cost = chain_cost, .segment = chain_segment},
+    {.build = scan_tree,
+     .cost = tree_cost,
+     .segment = tree_segment,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = tree_rounds},
+    {.build = scan_chain, .cost = chain_cost, .segment = chain_segment, .goes = WEFT__FEW_BUSY},
 };
 
 static const struct weft__algorithm exscan_impl[] = {
     {.build = exscan_doubling, .cost = exscan_doubling_cost},
     {.build = exscan_123, .cost = exscan_123_cost},
-    {.build = exscan_tree, .cost = tree_cost, .segment = tree_segment},
-    {.build = exscan_chain, .cost = chain_cost, .segment = chain_segment},
+    {.build = exscan_tree,
+     .cost = tree_cost,
+     .segment = tree_segment,
+     .goes = WEFT__FEW_BUSY,
+     .rounds = tree_rounds},
+    {.build = exscan_chain, .cost = chain_cost, .segment = chain_segment, .goes = WEFT__FEW_BUSY},
 };
 
 const struct weft__template weft__scan_template = {

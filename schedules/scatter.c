@@ -123,6 +123,11 @@ static double apart_cost(const struct weft__shape *shape)
     return copies + (shape->size - 1) * shape->cost->node_us;
 }
 
+static double k_nomial_cost(const struct weft__shape *shape)
+{
+    return weft__cost_block_knomial(shape, 0);
+}
+
 static double tree_apart_cost(const struct weft__shape *shape)
 {
     return weft__cost_block_tree(shape) + apart_cost(shape);
@@ -130,7 +135,7 @@ static double tree_apart_cost(const struct weft__shape *shape)
 
 static double k_nomial_apart_cost(const struct weft__shape *shape)
 {
-    return weft__cost_block_knomial(shape) + apart_cost(shape);
+    return k_nomial_cost(shape) + apart_cost(shape);
 }
 
 static const struct weft_algorithm algorithms[] = {
@@ -169,11 +174,11 @@ static const struct weft_algorithm algorithms_apart[] = {
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = weft__cost_block_tree, .goes = WEFT__FEW_BUSY},
     {.build = linear,
-     .cost = weft__cost_block_star,
+     .cost = weft__cost_block_fan,
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__star_rounds},
     {.build = k_nomial,
-     .cost = weft__cost_block_knomial,
+     .cost = k_nomial_cost,
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__radix_rounds},
 };
@@ -181,7 +186,7 @@ static const struct weft__algorithm impl[] = {
 static const struct weft__algorithm impl_apart[] = {
     {.build = binomial, .cost = tree_apart_cost, .passes_on = 1, .goes = WEFT__FEW_BUSY},
     {.build = linear,
-     .cost = weft__cost_block_star,
+     .cost = weft__cost_block_fan,
      .goes = WEFT__FEW_BUSY,
      .rounds = weft__star_rounds},
     {.build = k_nomial,

@@ -43,6 +43,27 @@ double weft__cost_combine(const struct weft__shape *shape, double bytes)
            bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
 }
 
+/* Work that is one rank's after the other's, in no order: cores that ranks share have it together. */
+static double together(const struct weft__shape *shape, double us)
+{
+    return us * shape->load / shape->size;
+}
+
+double weft__cost_fan(const struct weft__shape *shape, int n, double bytes)
+{
+    const struct weft_cost_model *cost = shape->cost;
+    double one = weft__cost_message(shape, bytes), payload = bytes * cost->beta_us_per_byte;
+    /* On one host it is the receiver that moves what is no copy: several do at the same time. */
+    if (cost->cores == 0 || cost->eager_bytes == 0 || bytes <= (double)cost->eager_bytes)
+        return n * one;
+    return n * (one - payload) + fmax(n > 0 ? payload : 0, together(shape, n * payload));
+}
+
+double weft__cost_spread(const struct weft__shape *shape, double bytes)
+{
+    return together(shape, (shape->size - 1) * weft__cost_message(shape, bytes));
+}
+
 double weft__cost_mean(const struct weft__shape *shape)
 {
     return shape->total / shape->size;
@@ -75,29 +96,33 @@ double weft__cost_block_tree(const struct weft__shape *shape)
     return cost;
 }
 
-/* Levels of the tree from the root on, of the largest range. */
-static double knomial(const struct weft__shape *shape, double bytes, int reduces)
+/* What a rank has to do with the others of a level. */
+enum way { SENDS, RECEIVES, COMBINES };
+
+/* Levels of the tree from the root on, of the largest range. bytes < 0: blocks. */
+static double knomial(const struct weft__shape *shape, double bytes, enum way way)
 {
     int radix = weft__radix(shape->radix, WEFT__RADIX);
     double cost = 0;
     for (int n = shape->size, parts; n > 1; n = (n + parts - 1) / parts) {
         parts = n < radix ? n : radix;
         double of_one = bytes < 0 ? weft__cost_blocks(shape, (n + parts - 1) / parts) : bytes;
-        cost += (parts - 1) *
-                (reduces ? weft__cost_combine(shape, of_one) : weft__cost_message(shape, of_one));
+        cost += way == SENDS      ? weft__cost_fan(shape, parts - 1, of_one)
+                : way == RECEIVES ? (parts - 1) * weft__cost_message(shape, of_one)
+                                  : (parts - 1) * weft__cost_combine(shape, of_one);
     }
     return cost;
 }
 
 double weft__cost_knomial(const struct weft__shape *shape, double bytes, int reduces)
 {
-    return knomial(shape, bytes, reduces);
+    return knomial(shape, bytes, reduces ? COMBINES : SENDS);
 }
 
-double weft__cost_block_knomial(const struct weft__shape *shape)
+double weft__cost_block_knomial(const struct weft__shape *shape, int gathers)
 {
     int inner = shape->size > weft__radix(shape->radix, WEFT__RADIX); /* ranks that pass on */
-    return knomial(shape, -1, 0) +
+    return knomial(shape, -1, gathers ? RECEIVES : SENDS) +
            inner * (shape->cost->node_us + shape->largest * shape->cost->copy_us_per_byte);
 }
 
@@ -119,13 +144,19 @@ double weft__cost_block_star(const struct weft__shape *shape)
     return (shape->size - 1) * weft__cost_message(shape, weft__cost_mean(shape));
 }
 
+double weft__cost_block_fan(const struct weft__shape *shape)
+{
+    return weft__cost_fan(shape, shape->size - 1, weft__cost_mean(shape));
+}
+
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
 {
     const struct weft_cost_model *cost = shape->cost;
     double count = segments(shape, bytes), part = bytes / count;
     double per_byte = cost->beta_us_per_byte + (reduces ? cost->gamma_us_per_byte : 0);
     double per_part = alpha_of(shape, part) + (reduces ? 3 : 2) * cost->node_us + part * per_byte;
-    return hops > 0 ? (hops - 1 + count) * per_part : 0;
+    return hops > 0 ? fmax((hops - 1 + count) * per_part, together(shape, hops * count * per_part))
+                    : 0;
 }
 
 size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)

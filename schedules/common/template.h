@@ -449,15 +449,22 @@ double weft__cost_mean(const struct weft__shape *shape);
 double weft__cost_blocks(const struct weft__shape *shape, double n);
 /* Blocks of all ranks that come to one, or from one: along weft__tree, straight. */
 double weft__cost_block_tree(const struct weft__shape *shape);
-double weft__cost_block_knomial(const struct weft__shape *shape);
+double weft__cost_block_knomial(const struct weft__shape *shape, int gathers);
 double weft__cost_block_star(const struct weft__shape *shape);
+/* The same from the root. */
+double weft__cost_block_fan(const struct weft__shape *shape);
+/* The same message of one rank to n others. */
+double weft__cost_fan(const struct weft__shape *shape, int n, double bytes);
+/* P - 1 messages, at least: where ranks share cores, these do the work of all. */
+double weft__cost_spread(const struct weft__shape *shape, double bytes);
 /* Rounds of those of radix k: ceil(logk P); where everybody sends to everybody, or to one: 1. */
 int weft__radix_rounds(const struct weft__shape *shape);
 int weft__star_rounds(const struct weft__shape *shape);
 /* A message, or a combination, from the root of a k-nomial tree to its leaves: those of a level one
  * after the other. */
 double weft__cost_knomial(const struct weft__shape *shape, double bytes, int reduces);
-/* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction. */
+/* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction; where ranks
+ * share cores, at least the work of all on these. */
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
 /* The segment that is best for it, in bytes; 0: unsegmented. */
 size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
