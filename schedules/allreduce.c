@@ -126,13 +126,23 @@ static void ring(struct weft__build *build)
     }
 }
 
-/* The ranks of build's host in ascending order, and the lowest rank of each host. */
+/* The ranks of build's host in ascending order; and, of each host, the rank that has the place of
+ * build's there: its lane. */
 struct hosts {
-    int *ranks; /* one allocation: members, then leaders */
-    struct weft__group members, leaders;
+    int *ranks; /* one allocation: members, the lane, ranks of each host */
+    struct weft__group members, lane;
+    int least; /* ranks of the host that has fewest */
 };
 
-static int hosts_find(struct weft__build *build, struct hosts *hosts)
+static void group_add(struct weft__group *group, int *ranks, int rank, int own)
+{
+    if (rank == own)
+        group->me = group->size;
+    ranks[group->size++] = rank;
+}
+
+/* place: of the lane that is wanted on each host; -1: build's own. */
+static int hosts_find(struct weft__build *build, struct hosts *hosts, int place)
 {
     int size = build->size, rank = build->rank, most = 0;
     for (int r = 0; build->hosts && r < size; r++)
@@ -140,26 +150,26 @@ static int hosts_find(struct weft__build *build, struct hosts *hosts)
     hosts->ranks = weft_memory_alloc(2 * (size_t)size + (size_t)most + 1, sizeof *hosts->ranks);
     if (!hosts->ranks)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %d ranks", size);
-    int *leaders = hosts->ranks + size, *seen = leaders + size;
-    hosts->members = (struct weft__group){.ranks = hosts->ranks};
-    hosts->leaders = (struct weft__group){.ranks = leaders, .me = -1};
+    int *lane = hosts->ranks + size, *seen = lane + size;
+    hosts->members = (struct weft__group){.ranks = hosts->ranks, .me = -1};
+    hosts->lane = (struct weft__group){.ranks = lane, .me = -1};
     for (int r = 0; r < size; r++) {
         int host = build->hosts ? build->hosts[r] : 0;
         if (host < 0)
             return weft_error_set(WEFT_ERR_INVALID, "hosts[%d] is %d, expected at least 0", r,
                                   host);
-        if (host == (build->hosts ? build->hosts[rank] : 0)) {
-            if (r == rank)
-                hosts->members.me = hosts->members.size;
-            hosts->ranks[hosts->members.size++] = r;
-        }
-        if (!seen[host]) {
-            seen[host] = 1;
-            if (r == rank)
-                hosts->leaders.me = hosts->leaders.size;
-            leaders[hosts->leaders.size++] = r;
-        }
+        if (host == (build->hosts ? build->hosts[rank] : 0))
+            group_add(&hosts->members, hosts->ranks, r, rank);
+        seen[host]++;
     }
+    hosts->least = size;
+    for (int host = 0; host <= most; host++) {
+        hosts->least = seen[host] && seen[host] < hosts->least ? seen[host] : hosts->least;
+        seen[host] = 0;
+    }
+    for (int r = 0; r < size; r++)
+        if (seen[build->hosts ? build->hosts[r] : 0]++ == (place < 0 ? hosts->members.me : place))
+            group_add(&hosts->lane, lane, r, rank);
     return WEFT_OK;
 }
 
@@ -167,17 +177,71 @@ static void hierarchical(struct weft__build *build)
 {
     struct hosts hosts = {0};
     struct weft_region current = contribution(build), recv = result(build);
-    int status = hosts_find(build, &hosts);
+    int status = hosts_find(build, &hosts, 0);
     if (status) {
         build->status = status;
     } else {
         weft__tree_reduce(build, &hosts.members, 0, &current, recv, 0);
-        if (hosts.leaders.me >= 0) {
-            halving_doubling(build, &hosts.leaders, WEFT__NEAREST, &current, recv);
+        if (hosts.lane.me >= 0) {
+            halving_doubling(build, &hosts.lane, WEFT__NEAREST, &current, recv);
             weft__build_copy(build, recv, current);
         }
         weft__tree_broadcast(build, &hosts.members, 0, recv, 1);
     }
+    weft_memory_free(hosts.ranks);
+}
+
+/* ---- as many lanes as the smallest host has ranks ---- */
+
+enum { SLICE_IN = 2, SLICE_OUT }; /* messages; halving_doubling() has those before */
+
+static struct weft_region slice(struct weft_region whole, int lanes, int i)
+{
+    size_t begin = weft__block_offset(whole.count, lanes, i);
+    return weft__part(whole, begin, weft__block_offset(whole.count, lanes, i + 1) - begin);
+}
+
+/* Each of the first ranks of a host combines a slice of it straight from the others' memory, and
+ * does the rest of it with those of its place on other hosts: all of a host's ranks use the network
+ * at the same time. Then all get all slices. */
+static void over_lanes(struct weft__build *build, const struct hosts *hosts, struct weft_region own,
+                       struct weft_region recv)
+{
+    const struct weft__group *members = &hosts->members;
+    int lanes = hosts->least, me = members->me, size = members->size;
+    for (int away = 1; away < size; away++) {
+        int to = (me + away) % size, from = (me + size - away) % size;
+        if (to < lanes)
+            weft__build_send(build, slice(own, lanes, to), members->ranks[to], SLICE_IN);
+        if (me < lanes) {
+            struct weft_region sum = slice(recv, lanes, me);
+            weft__build_recv_reduce(build, sum, away == 1 ? slice(own, lanes, me) : sum,
+                                    members->ranks[from], SLICE_IN, 0);
+        }
+    }
+    if (me < lanes) {
+        struct weft_region sum = slice(recv, lanes, me);
+        struct weft_region current = size > 1 ? sum : slice(own, lanes, me);
+        halving_doubling(build, &hosts->lane, WEFT__NEAREST, &current, sum);
+        weft__build_copy(build, sum, current);
+    }
+    for (int away = 1; away < size; away++) {
+        int to = (me + away) % size, from = (me + size - away) % size;
+        if (me < lanes)
+            weft__build_send(build, slice(recv, lanes, me), members->ranks[to], SLICE_OUT);
+        if (from < lanes)
+            weft__build_recv(build, slice(recv, lanes, from), members->ranks[from], SLICE_OUT);
+    }
+}
+
+static void multi_lane(struct weft__build *build)
+{
+    struct hosts hosts = {0};
+    int status = hosts_find(build, &hosts, -1);
+    if (status)
+        build->status = status;
+    else
+        over_lanes(build, &hosts, contribution(build), result(build));
     weft_memory_free(hosts.ranks);
 }
 
@@ -229,28 +293,62 @@ static double ring_cost(const struct weft__shape *shape)
            (weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes));
 }
 
-/* Within a host at local costs if there are several: so it can win only where ranks share hosts. */
-static double hierarchical_cost(const struct weft__shape *shape)
+static int host_count(const struct weft__shape *shape)
 {
     int lowest = shape->hosts ? shape->hosts[0] : 0, highest = lowest;
     for (int r = 1; shape->hosts && r < shape->size; r++) {
         lowest = shape->hosts[r] < lowest ? shape->hosts[r] : lowest;
         highest = shape->hosts[r] > highest ? shape->hosts[r] : highest;
     }
-    int hosts = highest - lowest + 1;
+    return highest - lowest + 1;
+}
+
+/* The problem within a host, at local costs if there are several; so what works in hosts first can
+ * win only where ranks share some. */
+static struct weft__shape inside_host(const struct weft__shape *shape, int hosts,
+                                      struct weft_cost_model *local)
+{
+    struct weft__shape inside = *shape;
+    weft_cost_model_init(local, "local");
+    inside.size = (shape->size + hosts - 1) / hosts;
+    if (hosts > 1)
+        inside.cost = local;
+    return inside;
+}
+
+static double hierarchical_cost(const struct weft__shape *shape)
+{
+    int hosts = host_count(shape);
+    struct weft_cost_model local;
+    struct weft__shape inside = inside_host(shape, hosts, &local), outside = *shape;
+    double bytes = (double)shape->bytes;
+    int steps = weft__log2_ceil(inside.size);
+    outside.size = hosts;
     if (shape->size == 1)
         return alone_cost(shape);
-    struct weft_cost_model local;
-    weft_cost_model_init(&local, "local");
-    struct weft__shape inside = *shape;
-    if (hosts > 1)
-        inside.cost = &local;
-    double bytes = (double)shape->bytes;
-    int steps = weft__log2_ceil((shape->size + hosts - 1) / hosts);
-    struct weft__shape outside = *shape;
-    outside.size = hosts;
     return steps * (weft__cost_combine(&inside, bytes) + weft__cost_message(&inside, bytes)) +
            fold_cost(&outside) + halving_cost(&outside, hosts);
+}
+
+static double multi_lane_cost(const struct weft__shape *shape)
+{
+    int hosts = host_count(shape);
+    struct weft_cost_model local;
+    struct weft__shape inside = inside_host(shape, hosts, &local), outside = *shape;
+    double bytes = ceil((double)shape->bytes / inside.size);
+    outside.size = hosts;
+    outside.bytes = (size_t)bytes;
+    if (shape->size == 1)
+        return alone_cost(shape);
+    return (inside.size - 1) *
+               (weft__cost_combine(&inside, bytes) + weft__cost_message(&inside, bytes)) +
+           fold_cost(&outside) + halving_cost(&outside, hosts);
+}
+
+static int multi_lane_rounds(const struct weft__shape *shape)
+{
+    int hosts = host_count(shape);
+    return (shape->size > hosts ? 2 : 0) + 2 * weft__log2_ceil(hosts);
 }
 
 /* ---- the template ---- */
@@ -300,6 +398,14 @@ static const struct weft_algorithm algorithms[] = {
          "the same on all ranks and in every run. Factors up to the radix (3). Ruefenacht, "
          "Bull, Booth, Parallel Computing 2017",
      .ordered = 1},
+    {.name = "multi-lane",
+     .cost = "2 (s - 1)(alpha + m/s beta) + (s - 1) m/s gamma (local) + reduce-scatter-allgather "
+             "of m/s over N hosts of s ranks",
+     .notes = "each rank of a host (parameter hosts of the API; as many as the smallest host has) "
+              "combines a slice straight from the others' memory, and goes on with it beside the "
+              "others over the hosts; the same on all ranks and in every run. Traeff, Hunold, "
+              "CLUSTER 2020",
+     .ordered = 0},
 };
 
 static const struct weft__algorithm impl[] = {
@@ -314,6 +420,7 @@ static const struct weft__algorithm impl[] = {
      .cost = recursive_multiplying_cost,
      .goes = WEFT__EXCHANGES,
      .rounds = weft__multiplying_rounds},
+    {.build = multi_lane, .cost = multi_lane_cost, .rounds = multi_lane_rounds},
 };
 
 const struct weft__template weft__allreduce_template = {

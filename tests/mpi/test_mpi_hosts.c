@@ -168,6 +168,8 @@ static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
     sum(context, NULL, 5);
     sum(context, "hierarchical", 5);
     sum(context, "hierarchical", 30000);
+    sum(context, "multi-lane", 5);
+    sum(context, "multi-lane", 30000);
     OK(weft_context_destroy(context));
     free(world);
     free(hosts);

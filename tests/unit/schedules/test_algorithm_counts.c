@@ -149,6 +149,52 @@ Test(algorithm_counts, folding_costs_two_rounds_and_two_vectors)
     }
 }
 
+/* Bytes that the busiest rank of a job sends to other hosts. */
+static uint64_t most_between_hosts(struct job *job)
+{
+    uint64_t most = 0;
+    for (int r = 0; r < job->size; r++) {
+        struct weft_schedule *schedule;
+        uint64_t bytes = 0;
+        cr_assert_eq(build(job, r, &schedule), WEFT_OK);
+        for (size_t i = 0; i < weft_schedule_node_count(schedule); i++) {
+            struct weft_node_info info = {.struct_size = sizeof info};
+            weft_schedule_get_node(schedule, (weft_node_t)i, &info);
+            if (info.kind == WEFT_NODE_SEND && job->params.hosts[info.peer] != job->params.hosts[r])
+                bytes += info.regions[0].count;
+        }
+        weft_schedule_destroy(schedule);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Of h hosts with s ranks each, a rank sends 2 (s - 1)/s of the vector to its host and 2 (h - 1)/h
+ * of its s-th of it to others (Traeff, Hunold, CLUSTER 2020): all of a host's together as much as
+ * one of them where hosts meet first. */
+Test(algorithm_counts, lanes_share_what_goes_between_hosts)
+{
+    enum { COUNT = 4 * 8 * 9 * 5 };
+    for (int hosts = 1; hosts <= 8; hosts *= 2)
+        for (int members = 1; members <= 5; members++) {
+            int places[40], size = hosts * members;
+            struct job job = job_of("allreduce", "multi-lane", size, COUNT);
+            for (int r = 0; r < size; r++)
+                places[r] = hosts % 4 ? r / members : r % hosts; /* blocks, or in turns */
+            job.params.hosts = places;
+            uint64_t h = (uint64_t)hosts, s = (uint64_t)members, log = (uint64_t)log2_of(hosts);
+            uint64_t between = 2 * (COUNT / s - COUNT / s / h);
+            struct work work = work_of(&job);
+            cr_expect_eq(work.rounds, (members > 1 ? 2 : 0) + 2 * (int)log, "%d x %d", hosts,
+                         members);
+            cr_expect_eq(work.messages, h * s * (2 * (s - 1) + 2 * log), "%d x %d", hosts, members);
+            cr_expect_eq(work.most, 2 * (COUNT - COUNT / s) + between, "%d x %d", hosts, members);
+            cr_expect_eq(most_between_hosts(&job), between);
+            job.params.algo = "hierarchical";
+            cr_expect_eq(most_between_hosts(&job), s * between);
+        }
+}
+
 /* rho(k) of arXiv 2401.09356. */
 static uint64_t bine_distance(int k)
 {

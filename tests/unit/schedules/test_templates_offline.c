@@ -378,8 +378,10 @@ Test(templates_offline, hierarchical_on_nodes)
                            : layout == 2 ? size - r
                                          : r == size / 2;
             weft_template_params_init(&c.params);
-            c.params.algo = "hierarchical";
             c.params.hosts = nodes;
+            c.params.algo = "hierarchical";
+            sweep(&c, weft_template_find("allreduce"));
+            c.params.algo = "multi-lane";
             sweep(&c, weft_template_find("allreduce"));
         }
 }
