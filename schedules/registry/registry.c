@@ -135,8 +135,8 @@ static int find_algorithm(const struct weft__template *template,
 }
 
 /* What things cost an algorithm: where its messages go both ways at once, and where ranks share
- * cores, of which each then does the work of several, one after the other. The latency of a message
- * does not add up: while it lasts, another rank has the core. */
+ * cores, of which each then does the work of several, one after the other: also of short messages,
+ * which between ranks of one host are work more than they are a wait. */
 static struct weft_cost_model cost_of(const struct weft__algorithm *algorithm,
                                       const struct weft__shape *shape)
 {
@@ -147,6 +147,7 @@ static struct weft_cost_model cost_of(const struct weft__algorithm *algorithm,
                     (shape->size == 2 && !(algorithm->goes & WEFT__FEW_BUSY));
     if (both_ways && cost.exchange_us_per_byte > 0)
         cost.beta_us_per_byte = cost.exchange_us_per_byte;
+    cost.alpha_us *= load;
     cost.beta_us_per_byte *= load;
     cost.gamma_us_per_byte *= load;
     cost.copy_us_per_byte *= load;
