@@ -432,16 +432,23 @@ static int spread(const cpu_set_t *set, int part, int parts)
     return -1;
 }
 
-/* Moves the calling thread, which may use what `before` says and still may. 1: it has. */
+/* Moves the calling thread, which may use what `before` says and still may. 1: it has. Getting
+ * there can take others' slices: what somebody has set in that time stays. */
 static int move(int thread, const cpu_set_t *before)
 {
-    cpu_set_t one;
+    cpu_set_t one, now, all;
 
     CPU_ZERO(&one);
     CPU_SET((size_t)thread, &one);
     if (sched_setaffinity(0, sizeof one, &one) != 0)
         return 0;
-    sched_setaffinity(0, sizeof *before, before);
+    if (sched_getaffinity(0, sizeof now, &now) == 0 && !CPU_EQUAL(&now, &one))
+        return 1;
+    if (sched_setaffinity(0, sizeof *before, before) == 0)
+        return 1;
+    /* None of these is this process' any more: it gets all that are. */
+    memset(&all, 0xff, sizeof all);
+    sched_setaffinity(0, sizeof all, &all);
     return 1;
 }
 

@@ -214,7 +214,7 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
             status = weft__error_memory("a context");
     }
     if (status == WEFT_OK)
-        weft__seating_open(context);
+        status = weft__seating_open(context);
     if (transport->ops->block) {
         context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
         context->has_helper = 1;
@@ -357,6 +357,7 @@ void weft__context_leave(struct weft_context *context)
 void weft__context_free(struct weft_context *context)
 {
     struct weft__engine *engine = &context->engine;
+    weft__free(context->seating.said);
     weft__bounce_close(engine);
     weft__staging_close(engine);
     weft__gates_close(engine);

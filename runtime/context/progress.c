@@ -503,7 +503,7 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         if (now - idle.since < config->spin_ns)
             continue;
         if (now - idle.since - config->spin_ns < config->yield_ns) {
-            if (context->seating.on)
+            if (context->seating.says)
                 weft__seating_yield(context, now);
             else
                 sched_yield();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where ranks wait, and that they keep apart (seat.h has the picture). */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
 #include "runtime/base/topology.h"
 #include "runtime/context/context.h"
 
@@ -9,6 +11,7 @@ enum {
     YIELDS_PER_LOOK = 4,
     TIMES = 16,      /* a rank that comes later moves after so many, */
     LONG_TIMES = 64, /* the one that was there before it after so many */
+    ALONE = 4,       /* looks after which others are forgotten */
     SLICES = 3       /* lost to others, at least, before it goes back */
 };
 /* Between moves; and after it has gone back. */
@@ -30,22 +33,27 @@ int weft__seating_look(struct weft__seating *seating, struct weft__transport *tr
                        uint64_t now)
 {
     const _Atomic uint64_t *other;
-    int own = transport->seat;
+    int own = transport->seat, earlier = 0, later = 0;
     atomic_store_explicit(seat(transport, own), weft__seat_word(++seating->looks, thread),
                           memory_order_relaxed);
     for (int i = 0; (other = seat(transport, i)); i++) {
         uint64_t says = atomic_load_explicit(other, memory_order_relaxed);
-        if (i == own || says == 0 || weft__seat_thread(says) != thread)
+        int waits = says != seating->said[i]; /* one that does not may be anywhere by now */
+        seating->said[i] = says;
+        if (!waits || i == own || weft__seat_thread(says) != thread)
             continue;
-        if (seating->with != i)
-            seating->times = 0;
-        else if (seating->said != says)
-            seating->times++;
-        seating->with = i;
-        seating->said = says;
-        return now >= seating->until && seating->times >= (i < own ? TIMES : LONG_TIMES);
+        if (i < own)
+            earlier = 1;
+        else
+            later = 1;
     }
-    seating->with = -1;
+    if (earlier || later) {
+        seating->alone = 0;
+        seating->times++;
+        return now >= seating->until && seating->times >= (earlier ? TIMES : LONG_TIMES);
+    }
+    if (++seating->alone >= ALONE)
+        seating->times = 0;
     return 0;
 }
 
@@ -55,7 +63,7 @@ static void rest(struct weft__seating *seating, uint64_t least, uint64_t most, u
     uint64_t twice = 2 * seating->rest;
     seating->rest = twice < least ? least : twice < most ? twice : most;
     seating->until = now + seating->rest;
-    seating->with = -1;
+    seating->times = 0;
 }
 
 void weft__seating_moved(struct weft__seating *seating, int from, uint64_t now)
@@ -86,21 +94,28 @@ int weft__seating_lost(struct weft__seating *seating, uint64_t began, uint64_t e
     return -1;
 }
 
-void weft__seating_open(struct weft_context *context)
+int weft__seating_open(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
-    context->seating = (struct weft__seating){
-        .on = context->config.keep_apart == WEFT_BIND_ON && transport->ops->seat &&
-              transport->local_ranks > 1 && weft__topology_holds(transport->local_ranks),
-        .with = -1,
-        .from = -1};
+    struct weft__seating *seating = &context->seating;
+    size_t places = (size_t)transport->local_ranks;
+    seating->from = -1;
+    if (!transport->ops->seat || places < 2 || weft__topology_cores() < transport->local_ranks)
+        return WEFT_OK;
+    seating->said = weft__calloc(places, sizeof *seating->said);
+    if (!seating->said)
+        return weft__error_memory("a context");
+    seating->says = 1;
+    seating->moves = context->config.keep_apart == WEFT_BIND_ON && weft__topology_threads() > 1;
+    return WEFT_OK;
 }
 
 void weft__seating_close(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
-    if (context->seating.on)
+    if (context->seating.says)
         atomic_store_explicit(seat(transport, transport->seat), 0, memory_order_relaxed);
+    context->seating.says = 0;
 }
 
 /* To where nobody is; 0: there is no such place. */
@@ -127,8 +142,11 @@ static void look(struct weft_context *context, uint64_t now)
 {
     struct weft__seating *seating = &context->seating;
     int thread = sched_getcpu();
-    if (thread >= 0 && weft__seating_look(seating, context->engine.transport, thread, now))
-        weft__seating_moved(seating, move(context) ? thread : -1, now);
+    if (thread < 0 || !weft__seating_look(seating, context->engine.transport, thread, now) ||
+        !seating->moves)
+        return;
+    weft__seating_moved(seating, move(context) ? thread : -1, now);
+    seating->who = (uintptr_t)pthread_self();
 }
 
 void weft__seating_yield(struct weft_context *context, uint64_t now)
@@ -139,6 +157,10 @@ void weft__seating_yield(struct weft_context *context, uint64_t now)
     sched_yield();
     if (seating->from < 0)
         return;
+    if (seating->who != (uintptr_t)pthread_self()) {
+        seating->from = -1; /* another caller's move is not this one's to take back */
+        return;
+    }
     int back = weft__seating_lost(seating, now, weft__now());
     if (back >= 0 && weft__topology_move_to(back)) {
         context->engine.stats.moves++;

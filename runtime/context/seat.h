@@ -31,15 +31,17 @@ struct weft__transport;
 
 /* Of a rank, under the lock of who drives. */
 struct weft__seating {
-    int on;
+    int says;  /* where it is */
+    int moves; /* it may */
     uint32_t yields;
     uint64_t looks;
-    int with;        /* the member whose seat was on this thread at the last look, */
-    uint64_t said;   /* what it said, */
-    unsigned times;  /* and in how many looks it has waited here since the one before */
+    uint64_t *said;  /* by each seat at the last look */
+    unsigned times;  /* looks in which another has waited here since the one before, ... */
+    unsigned alone;  /* ... and in a row in which nobody has */
     uint64_t until;  /* no move before */
     uint64_t rest;   /* between the last move and the next */
     int from;        /* where it has moved from, a moment ago; -1: nowhere */
+    uintptr_t who;   /* the thread that has */
     uint64_t moved;  /* when */
     unsigned slices; /* that it has lost to others since, ... */
     uint64_t lost;   /* ... and how long they were */
@@ -64,8 +66,9 @@ WEFT__PRIVATE void weft__seating_moved(struct weft__seating *seating, int from, 
 /* A yield took so long. The hardware thread to go back to; -1: it stays. */
 WEFT__PRIVATE int weft__seating_lost(struct weft__seating *seating, uint64_t began, uint64_t ended);
 
-/* Where the ranks of this host fit on it and it is wanted. */
-WEFT__PRIVATE void weft__seating_open(struct weft_context *context);
+/* Where the ranks of this host fit on it; one that may use one hardware thread, or is not to move,
+ * tells the others where it is. WEFT_OK or WEFT_ERR_MEMORY. */
+WEFT__PRIVATE int weft__seating_open(struct weft_context *context);
 WEFT__PRIVATE void weft__seating_close(struct weft_context *context);
 /* A thread that drives, and has found nothing to do, yields. */
 WEFT__PRIVATE void weft__seating_yield(struct weft_context *context, uint64_t now);

@@ -26,6 +26,8 @@ static struct weft__transport placed(int place)
     return (struct weft__transport){.ops = &ops, .seat = place, .local_ranks = PLACES};
 }
 
+static uint64_t heard[PLACES];
+
 /* How many looks a rank on `thread` takes until it is to move; each time rank `other` has waited on
  * `others` once more. At most `most`. */
 static int looks_until(struct weft__seating *seating, int own, int thread, int other, int others,
@@ -42,7 +44,8 @@ static int looks_until(struct weft__seating *seating, int own, int thread, int o
 
 static struct weft__seating fresh(void)
 {
-    return (struct weft__seating){.on = 1, .with = -1, .from = -1};
+    memset(heard, 0, sizeof heard);
+    return (struct weft__seating){.says = 1, .moves = 1, .said = heard, .from = -1};
 }
 
 Test(seat, a_seat_says_where_its_rank_waits)
@@ -91,8 +94,20 @@ Test(seat, whoever_goes_away_is_forgotten)
     for (int round = 0; round < 100; round++) {
         cr_assert_eq(looks_until(&seating, 3, 5, 1, 5, most - 1), 0);
         seats[1] = weft__seat_word(1, 6);
-        cr_assert_not(weft__seating_look(&seating, &transport, 5, 1000));
+        for (int look = 0; look < 10; look++)
+            cr_assert_not(weft__seating_look(&seating, &transport, 5, 1000));
     }
+}
+
+/* It may compute, or wait in another context; and others are here. */
+Test(seat, a_rank_that_says_nothing_new_hides_nobody)
+{
+    struct weft__seating seating = fresh();
+    int plain = looks_until(&seating, 3, 5, 2, 5, 1000);
+    seating = fresh();
+    seats[0] = weft__seat_word(7, 5);
+    int beside = looks_until(&seating, 3, 5, 2, 5, 1000);
+    cr_assert(plain > 4 && beside >= plain && beside < plain + 4, "%d, %d", plain, beside);
 }
 
 /* ---- rests and trials, by a clock of the test's ---- */
@@ -113,6 +128,7 @@ Test(seat, each_move_makes_the_next_wait_longer_until_one_was_good)
         /* Nobody moves meanwhile, however long they share. */
         cr_assert_eq(looks_until(&seating, 3, 5, 1, 5, 1000), 0);
         now = seating.until;
+        seats[1] = weft__seat_word(2000, 5);
         cr_assert(weft__seating_look(&seating, &transport, 5, now));
     }
     weft__seating_moved(&seating, 5, now);
@@ -189,7 +205,7 @@ Test(seat, a_thread_moves_to_where_nobody_is_and_keeps_its_mask)
 }
 
 /* Both begin each round on the first hardware thread, and are free to be moved. */
-static void together(void)
+static void together(int stays)
 {
     cpu_set_t mask, first;
     CPU_ZERO(&first);
@@ -200,11 +216,12 @@ static void together(void)
             break;
         }
     CHECK(sched_setaffinity(0, sizeof first, &first) == 0);
-    CHECK(sched_setaffinity(0, sizeof mask, &mask) == 0);
+    CHECK(stays || sched_setaffinity(0, sizeof mask, &mask) == 0);
 }
 
 struct play {
     int rounds;
+    int bound; /* the rank that may use the first hardware thread alone; -1: none */
     _Atomic uint64_t moves;
 };
 
@@ -212,9 +229,8 @@ static void meet(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct play *play = ranks->user;
     struct weft_context_stats stats = {.struct_size = sizeof stats};
-    (void)rank;
     for (int round = 0; round < play->rounds; round++) {
-        together();
+        together(rank == play->bound);
         for (int i = 0; i < 500; i++)
             OK(weft_barrier(context));
     }
@@ -222,14 +238,19 @@ static void meet(struct ranks *ranks, struct weft_context *context, int rank)
     atomic_fetch_add(&play->moves, stats.moves);
 }
 
-static uint64_t moves(int size, weft_bind_t keep_apart, int rounds)
+static uint64_t moves_of(int size, weft_bind_t keep_apart, int rounds, int bound)
 {
-    struct play play = {.rounds = rounds};
+    struct play play = {.rounds = rounds, .bound = bound};
     struct ranks ranks;
     ranks_init(&ranks, size, meet, &play);
     ranks.config.keep_apart = keep_apart;
     ranks_run(&ranks);
     return atomic_load(&play.moves);
+}
+
+static uint64_t moves(int size, weft_bind_t keep_apart, int rounds)
+{
+    return moves_of(size, keep_apart, rounds, -1);
 }
 
 /* By default, too. The system may be quicker at times, but not at all. */
@@ -241,6 +262,17 @@ Test(seat, ranks_that_are_put_on_one_hardware_thread_move_apart)
     cr_assert_eq(all != 0, weft__topology_threads() >= 2);
 }
 
+/* Also the earlier one from the later, which cannot. */
+Test(seat, a_rank_that_is_bound_is_left)
+{
+    for (int bound = 0; bound < 2; bound++) {
+        uint64_t all = 0;
+        for (int tries = 0; tries < 50 && all == 0; tries++)
+            all = moves_of(2, WEFT_BIND_ON, 20, bound);
+        cr_assert_eq(all != 0, weft__topology_threads() >= 2, "rank %d", bound);
+    }
+}
+
 Test(seat, ranks_stay_where_they_are_if_that_is_wanted)
 {
     cr_assert_eq(moves(2, WEFT_BIND_OFF, 20), 0);
@@ -248,7 +280,7 @@ Test(seat, ranks_stay_where_they_are_if_that_is_wanted)
 
 Test(seat, ranks_that_do_not_fit_stay_where_they_are)
 {
-    cr_assert_eq(moves(weft__topology_threads() + 1, WEFT_BIND_ON, 2), 0);
+    cr_assert_eq(moves(weft__topology_cores() + 1, WEFT_BIND_ON, 2), 0);
 }
 
 Test(seat, the_environment_is_a_default)
