@@ -6,6 +6,7 @@
  * that nothing is copied first (a rank alone copies, because nothing else does it).
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "schedules/common/butterfly.h"
 #include "schedules/common/multiplying.h"
@@ -126,13 +127,30 @@ static void ring(struct weft__build *build)
     }
 }
 
-/* The ranks of build's host in ascending order; and, of each host, the rank that has the place of
- * build's there: its lane. */
+/* The ranks of build's host in ascending order; and, of each host that has one, the rank with the
+ * place of build's there: its lane. */
 struct hosts {
-    int *ranks; /* one allocation: members, the lane, ranks of each host */
+    int *ranks; /* one allocation: members, then the lane */
     struct weft__group members, lane;
     int least; /* ranks of the host that has fewest */
 };
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* host << 32 | rank, ascending; NULL: no memory. */
+static uint64_t *by_host(const struct weft__build *build)
+{
+    uint64_t *keys = weft_memory_alloc((size_t)build->size, sizeof *keys);
+    for (int r = 0; keys && r < build->size; r++)
+        keys[r] = (uint64_t)(build->hosts ? build->hosts[r] : 0) << 32 | (uint64_t)r;
+    if (keys && build->hosts)
+        qsort(keys, (size_t)build->size, sizeof *keys, by_number);
+    return keys;
+}
 
 static void group_add(struct weft__group *group, int *ranks, int rank, int own)
 {
@@ -142,35 +160,43 @@ static void group_add(struct weft__group *group, int *ranks, int rank, int own)
 }
 
 /* place: of the lane that is wanted on each host; -1: build's own. */
-static int hosts_find(struct weft__build *build, struct hosts *hosts, int place)
+static void take_hosts(const struct weft__build *build, uint64_t *keys, struct hosts *hosts,
+                       int place)
 {
-    int size = build->size, rank = build->rank, most = 0;
-    for (int r = 0; build->hosts && r < size; r++)
-        most = build->hosts[r] > most ? build->hosts[r] : most;
-    hosts->ranks = weft_memory_alloc(2 * (size_t)size + (size_t)most + 1, sizeof *hosts->ranks);
-    if (!hosts->ranks)
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %d ranks", size);
-    int *lane = hosts->ranks + size, *seen = lane + size;
+    int size = build->size, rank = build->rank, *lane = hosts->ranks + size;
+    uint64_t own = build->hosts ? (uint64_t)build->hosts[rank] : 0;
     hosts->members = (struct weft__group){.ranks = hosts->ranks, .me = -1};
     hosts->lane = (struct weft__group){.ranks = lane, .me = -1};
-    for (int r = 0; r < size; r++) {
-        int host = build->hosts ? build->hosts[r] : 0;
-        if (host < 0)
-            return weft_error_set(WEFT_ERR_INVALID, "hosts[%d] is %d, expected at least 0", r,
-                                  host);
-        if (host == (build->hosts ? build->hosts[rank] : 0))
-            group_add(&hosts->members, hosts->ranks, r, rank);
-        seen[host]++;
-    }
     hosts->least = size;
-    for (int host = 0; host <= most; host++) {
-        hosts->least = seen[host] && seen[host] < hosts->least ? seen[host] : hosts->least;
-        seen[host] = 0;
-    }
     for (int r = 0; r < size; r++)
-        if (seen[build->hosts ? build->hosts[r] : 0]++ == (place < 0 ? hosts->members.me : place))
-            group_add(&hosts->lane, lane, r, rank);
-    return WEFT_OK;
+        if (keys[r] >> 32 == own)
+            group_add(&hosts->members, hosts->ranks, (int)(uint32_t)keys[r], rank);
+    uint64_t *taken = keys; /* the lane by rank, in the place of what has been read */
+    int lanes = 0, wanted = place < 0 ? hosts->members.me : place;
+    for (int first = 0, end; first < size; first = end) {
+        for (end = first + 1; end < size && keys[end] >> 32 == keys[first] >> 32; end++)
+            continue;
+        hosts->least = end - first < hosts->least ? end - first : hosts->least;
+        if (wanted < end - first)
+            taken[lanes++] = (uint32_t)keys[first + wanted];
+    }
+    qsort(taken, (size_t)lanes, sizeof *taken, by_number);
+    for (int i = 0; i < lanes; i++)
+        group_add(&hosts->lane, lane, (int)taken[i], rank);
+}
+
+static int hosts_find(struct weft__build *build, struct hosts *hosts, int place)
+{
+    uint64_t *keys = by_host(build);
+    hosts->ranks = weft_memory_alloc(2 * (size_t)build->size, sizeof *hosts->ranks);
+    int status = keys && hosts->ranks
+                     ? WEFT_OK
+                     : weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %d ranks",
+                                      build->size);
+    if (!status)
+        take_hosts(build, keys, hosts, place);
+    weft_memory_free(keys);
+    return status;
 }
 
 static void hierarchical(struct weft__build *build)
@@ -293,6 +319,7 @@ static double ring_cost(const struct weft__shape *shape)
            (weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes));
 }
 
+/* At most: numbers may be left out. */
 static int host_count(const struct weft__shape *shape)
 {
     int lowest = shape->hosts ? shape->hosts[0] : 0, highest = lowest;
@@ -300,7 +327,8 @@ static int host_count(const struct weft__shape *shape)
         lowest = shape->hosts[r] < lowest ? shape->hosts[r] : lowest;
         highest = shape->hosts[r] > highest ? shape->hosts[r] : highest;
     }
-    return highest - lowest + 1;
+    int64_t count = (int64_t)highest - lowest + 1;
+    return count < shape->size ? (int)count : shape->size;
 }
 
 /* The problem within a host, at local costs if there are several; so what works in hosts first can

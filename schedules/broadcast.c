@@ -127,6 +127,11 @@ static double binomial_cost(const struct weft__shape *shape)
                 weft__cost_spread(shape, bytes));
 }
 
+static int binomial_rounds(const struct weft__shape *shape)
+{
+    return weft__log2_ceil(shape->size);
+}
+
 static double k_nomial_cost(const struct weft__shape *shape)
 {
     double bytes = (double)shape->bytes;
@@ -224,11 +229,11 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
+    {.build = binomial, .cost = binomial_cost, .goes = WEFT__FEW_BUSY, .rounds = binomial_rounds},
     {.build = scatter_allgather, .cost = scatter_allgather_cost},
     {.build = chain, .cost = chain_cost, .segment = chain_segment, .goes = WEFT__FEW_BUSY},
     {.build = scatter_doubling, .cost = doubling_cost},
-    {.build = bine, .cost = binomial_cost, .goes = WEFT__FEW_BUSY},
+    {.build = bine, .cost = binomial_cost, .goes = WEFT__FEW_BUSY, .rounds = binomial_rounds},
     {.build = bine_scatter_doubling, .cost = doubling_cost},
     {.build = k_nomial,
      .cost = k_nomial_cost,

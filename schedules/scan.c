@@ -349,7 +349,7 @@ static double exscan_doubling_cost(const struct weft__shape *shape)
 static double exscan_123_cost(const struct weft__shape *shape)
 {
     int steps = steps_123(shape->size - 1);
-    return exscan_cost(shape, steps, shape->size > 3 ? steps : steps - 1);
+    return exscan_cost(shape, steps, shape->size > 3 ? steps : steps > 1 ? steps - 1 : 0);
 }
 
 static double chain_cost(const struct weft__shape *shape)

@@ -64,8 +64,8 @@ struct weft_template_params {
     size_t k;
     /** NULL: weft_cost_model_init(, "local"). Must be the same on all ranks. */
     const struct weft_cost_model *cost;
-    /** hosts[r]: the host (machine) of rank r, as weft_context_hosts() gives it, or NULL: all ranks
-     *  on one. For hierarchical algorithms. */
+    /** hosts[r]: the host (machine) of rank r, as weft_context_hosts() gives it, any numbers from 0
+     *  on; or NULL: all ranks on one. For hierarchical algorithms. */
     const int *hosts;
     /** counts[r]: elements of the block of rank r, where blocks differ (allgatherv, gatherv,
      *  scatterv, reduce-scatterv): as many entries as ranks. NULL: `count` each. Read while the

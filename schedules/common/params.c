@@ -55,11 +55,22 @@ int weft__params_cost(const char *who, const struct weft_cost_model *given,
                  {"params->cost->copy_us_per_byte", model->copy_us_per_byte},
                  {"params->cost->node_us", model->node_us},
                  {"params->cost->rendezvous_us", model->rendezvous_us},
+                 {"params->cost->eager_us_per_byte", model->eager_us_per_byte},
                  {"params->cost->exchange_us_per_byte", model->exchange_us_per_byte},
                  {"params->cost->switch_us", model->switch_us}};
     for (size_t i = 0; !status && i < sizeof costs / sizeof costs[0]; i++)
         status = weft_sized_real(who, costs[i].name, costs[i].value, 0, 1e9);
     return status;
+}
+
+static int check_hosts(const struct weft__template *template, int size,
+                       const struct weft_template_params *params)
+{
+    for (int r = 0; params->hosts && r < size; r++)
+        if (params->hosts[r] < 0)
+            return weft_error_set(WEFT_ERR_INVALID, "%s: hosts[%d] is %d, expected at least 0",
+                                  template->public.name, r, params->hosts[r]);
+    return WEFT_OK;
 }
 
 static int check_data(const struct weft__template *template, int size,
@@ -226,6 +237,11 @@ int weft__params_check(const struct weft__template *template, int size,
     const char *name = template->public.name;
     if (size < 1)
         return weft_error_set(WEFT_ERR_INVALID, "%s: size is %d, expected at least 1", name, size);
+    if (template->flags & WEFT__USES_HOSTS) {
+        int status = check_hosts(template, size, params);
+        if (status)
+            return status;
+    }
     if (template->flags & WEFT__SUMS_F32) {
         params->dtype = WEFT_F32;
         params->op = weft_op_builtin(WEFT_SUM);

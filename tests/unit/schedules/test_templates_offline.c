@@ -4,6 +4,7 @@
  * races, deadlocks, eager and rendezvous, under several orders of execution.
  */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -375,7 +376,7 @@ Test(templates_offline, hierarchical_on_nodes)
             for (int r = 0; r < size; r++)
                 nodes[r] = layout == 0   ? r / 3
                            : layout == 1 ? r % 4
-                           : layout == 2 ? size - r
+                           : layout == 2 ? INT_MAX - r / 2
                                          : r == size / 2;
             weft_template_params_init(&c.params);
             c.params.hosts = nodes;
