@@ -41,6 +41,8 @@ struct weft_cost_model {
      *  another. 0: all run at once. */
     size_t cores;
     double switch_us;
+    /** So much more takes a byte of a message of at most eager_bytes: it is copied in and out. */
+    double eager_us_per_byte;
 };
 
 /** The defaults for a transport ("local", "mpi"); any other name gives those of "local". They are

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VERSION = 1, KEYS = 8, SIZES = 3, NET_KEYS = 5 };
+enum { VERSION = 1, KEYS = 9, SIZES = 3, NET_KEYS = 5 };
 
 /* No cost is larger. */
 #define LARGEST 1e9
@@ -35,6 +35,7 @@ static const struct key keys[KEYS] = {
     {"rendezvous_us", offsetof(struct weft_cost_model, rendezvous_us), 1},
     {"exchange_us_per_byte", offsetof(struct weft_cost_model, exchange_us_per_byte), 1},
     {"switch_us", offsetof(struct weft_cost_model, switch_us), 1},
+    {"eager_us_per_byte", offsetof(struct weft_cost_model, eager_us_per_byte), 1},
 };
 
 /* Plain numbers of bytes, or of cores; each may be missing. */
@@ -154,6 +155,7 @@ static int read_entry(struct where *where, json_t *entry, struct weft_cost_model
     /* What was fitted without these has no such step. */
     model->eager_bytes = 0;
     model->rendezvous_us = 0;
+    model->eager_us_per_byte = 0;
     model->exchange_us_per_byte = 0;
 
     if ((status = check_keys(where, entry, keys, KEYS, others)) ||

@@ -24,8 +24,9 @@ static double segments(const struct weft__shape *shape, double bytes)
 static double alpha_of(const struct weft__shape *shape, double bytes)
 {
     const struct weft_cost_model *cost = shape->cost;
-    int large = cost->eager_bytes > 0 && bytes > (double)cost->eager_bytes;
-    return cost->alpha_us + (large ? cost->rendezvous_us : 0);
+    if (bytes > (double)cost->eager_bytes)
+        return cost->alpha_us + (cost->eager_bytes > 0 ? cost->rendezvous_us : 0);
+    return cost->alpha_us + bytes * cost->eager_us_per_byte;
 }
 
 double weft__cost_message(const struct weft__shape *shape, double bytes)

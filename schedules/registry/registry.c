@@ -151,20 +151,39 @@ static struct weft_cost_model cost_of(const struct weft__algorithm *algorithm,
     cost.beta_us_per_byte *= load;
     cost.gamma_us_per_byte *= load;
     cost.copy_us_per_byte *= load;
+    cost.eager_us_per_byte *= load;
     cost.node_us *= load;
     return cost;
+}
+
+/* Messages, one after the other, that the cost of an algorithm counts. */
+static double messages_of(const struct weft__algorithm *algorithm, const struct weft__shape *shape)
+{
+    static const struct weft_cost_model one = {.struct_size = sizeof one, .alpha_us = 1};
+    struct weft__shape counted = *shape;
+    counted.cost = &one;
+    counted.segment = 0;
+    return algorithm->cost(&counted);
 }
 
 /* How often a rank waits for another's message that the other could not have sent before. */
 static double rounds_of(const struct weft__algorithm *algorithm, const struct weft__shape *shape)
 {
-    static const struct weft_cost_model one = {.struct_size = sizeof one, .alpha_us = 1};
-    struct weft__shape counted = *shape;
-    if (algorithm->rounds)
-        return algorithm->rounds(shape);
-    counted.cost = &one;
-    counted.segment = 0;
-    return algorithm->cost(&counted);
+    return algorithm->rounds ? algorithm->rounds(shape) : messages_of(algorithm, shape);
+}
+
+/* What it counts too much for receives that are waited for: those of one round are together. */
+static double together(const struct weft__algorithm *algorithm, struct weft__shape *shape,
+                       double us)
+{
+    const struct weft_cost_model *given = shape->cost;
+    struct weft_cost_model eager = *given;
+    double messages = messages_of(algorithm, shape);
+    eager.rendezvous_us = 0;
+    shape->cost = &eager;
+    double waits = us - algorithm->cost(shape);
+    shape->cost = given;
+    return messages > 0 ? waits * (1 - fmin(rounds_of(algorithm, shape) / messages, 1)) : 0;
 }
 
 /* The segment of one algorithm, and with it its cost. */
@@ -177,6 +196,8 @@ static double price(const struct weft__algorithm *algorithm, struct weft__shape 
     if (!segment)
         shape->segment = algorithm->segment ? algorithm->segment(shape) : 0;
     double us = algorithm->cost(shape);
+    if (algorithm->rounds)
+        us -= together(algorithm, shape, us);
     /* A rank that waits gets its core back when all others of the core have had it. */
     if (shape->load > 1)
         us += given->switch_us * shape->load * rounds_of(algorithm, shape);

@@ -199,7 +199,7 @@ MEMBERS = {
         "segment_bytes": ["((size_t)1 << 30) + 1", "SIZE_MAX"]},
     "weft_cost_model": {
         "alpha_us": REAL, "beta_us_per_byte": REAL, "gamma_us_per_byte": REAL, "copy_us_per_byte": REAL,
-        "node_us": REAL, "segment_bytes": ANY, "eager_bytes": ANY, "rendezvous_us": REAL,
+        "node_us": REAL, "segment_bytes": ANY, "eager_bytes": ANY, "rendezvous_us": REAL, "eager_us_per_byte": REAL,
         "exchange_us_per_byte": REAL, "cores": ANY, "switch_us": REAL},
     "weft_fabric": { # what is wired how is looked at where it is of some kind: tests/unit/sim/test_fabric.c
         "levels": ANY, "extents": ANY, "oversubscription": COUNT, "ranks_per_host": COUNT, "hop_us": REAL,

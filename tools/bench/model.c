@@ -6,6 +6,7 @@
  *                 relative errors over sizes from 8 B to 1 MiB
  *   rendezvous    how much longer those take that wait for their receives, and from which size on
  *                 they do: where that makes the errors less by a fifth
+ *   eager         that size; and what a byte of smaller ones costs more, since they are copied
  *   exchange      a further byte of messages that two ranks send to each other at once
  *   switch        a yield on one core
  *   o, g          what a further small message in a row costs: its sender, and both together
@@ -300,37 +301,22 @@ static double fit(const double *x, const double *t, int count, double *a, double
     return sqrt(sum / count);
 }
 
-/* The same with a step: r more for those of `from` and on. Three equations in three unknowns, by
- * Cramer's rule. */
-static double fit_step(const double *x, const double *t, int count, int from, double *a, double *b,
-                       double *r)
+/* The same of two lines, the second from `from` on. */
+static double fit_lines(const double *x, const double *t, int count, int from,
+                        struct weft_cost_model *cost)
 {
-    double m[3][4] = {{0}}, sum = 0;
+    double a, slope, beyond, b;
+    double off = fit(x, t, from, &a, &slope);
+    double other = fit(x + from, t + from, count - from, &beyond, &b);
 
-    for (int i = 0; i < count; i++) {
-        double row[] = {1 / t[i], x[i] / t[i], i >= from ? 1 / t[i] : 0};
-        for (int j = 0; j < 3; j++) {
-            for (int k = 0; k < 3; k++)
-                m[j][k] += row[j] * row[k];
-            m[j][3] += row[j];
-        }
-    }
-#define DET(p, q, s)                                                                               \
-    (m[0][p] * (m[1][q] * m[2][s] - m[2][q] * m[1][s]) -                                           \
-     m[0][q] * (m[1][p] * m[2][s] - m[2][p] * m[1][s]) +                                           \
-     m[0][s] * (m[1][p] * m[2][q] - m[2][p] * m[1][q]))
-    double all = DET(0, 1, 2);
-    *a = DET(3, 1, 2) / all;
-    *b = DET(0, 3, 2) / all;
-    *r = DET(0, 1, 3) / all;
-#undef DET
-    if (!(*a > 0 && *b > 0 && *r > 0))
+    if (beyond < a)
         return INFINITY;
-    for (int i = 0; i < count; i++) {
-        double off = (*a + *b * x[i] + (i >= from ? *r : 0) - t[i]) / t[i];
-        sum += off * off;
-    }
-    return sqrt(sum / count);
+    cost->alpha_us = a;
+    cost->beta_us_per_byte = b;
+    cost->eager_bytes = (size_t)x[from - 1];
+    cost->eager_us_per_byte = fmax(slope - b, 0);
+    cost->rendezvous_us = beyond - a;
+    return sqrt((off * off * from + other * other * (count - from)) / count);
 }
 
 /* What one more costs: per item between the two points of a kind; never below 0. */
@@ -389,7 +375,9 @@ static void print_messages(const struct model *model, const struct weft_cost_mod
         for (size_t i = 0; i < model->samples[p].count; i++)
             bench_sample(&each, model->samples[p].values[i] / (2 * points[p].count));
         bench_sample(&fitted, cost->alpha_us + cost->beta_us_per_byte * (double)points[p].bytes +
-                                  (points[p].bytes > cost->eager_bytes ? cost->rendezvous_us : 0));
+                                  (points[p].bytes > cost->eager_bytes
+                                       ? cost->rendezvous_us
+                                       : cost->eager_us_per_byte * (double)points[p].bytes));
         snprintf(what, sizeof what, "message %s", bench_size_text(points[p].bytes, size));
         bench_print(model->bench, &(struct bench_row){.what = what,
                                                       .unit = "us",
@@ -414,6 +402,7 @@ static void print_values(const struct model *model, const struct weft_cost_model
               mega);
     value(model, "rendezvous", "us", cost->rendezvous_us);
     value(model, "eager", "bytes", (double)cost->eager_bytes);
+    value(model, "eager byte", "us/MiB", cost->eager_us_per_byte * mega);
     value(model, "residual", "share", residual);
     value(model, "L", "us", net->L);
     value(model, "o", "us", net->o);
@@ -428,7 +417,7 @@ static void print_values(const struct model *model, const struct weft_cost_model
 
 static double fit_messages(const struct model *model, struct weft_cost_model *cost)
 {
-    double bytes[POINTS], us[POINTS], a, b, r;
+    double bytes[POINTS], us[POINTS];
     int count = 0;
 
     for (int p = 0; p < POINTS; p++) {
@@ -440,16 +429,14 @@ static double fit_messages(const struct model *model, struct weft_cost_model *co
     double residual = fit(bytes, us, count, &cost->alpha_us, &cost->beta_us_per_byte);
     double enough = residual * 0.8;
     cost->eager_bytes = 0;
-    cost->rendezvous_us = 0;
+    cost->rendezvous_us = cost->eager_us_per_byte = 0;
     for (int from = 2; !model->messages && from < count - 1; from++) {
-        double off = fit_step(bytes, us, count, from, &a, &b, &r);
+        struct weft_cost_model lines = *cost;
+        double off = fit_lines(bytes, us, count, from, &lines);
         if (off >= enough)
             continue;
         enough = residual = off;
-        cost->alpha_us = a;
-        cost->beta_us_per_byte = b;
-        cost->rendezvous_us = r;
-        cost->eager_bytes = (size_t)bytes[from - 1];
+        *cost = lines;
     }
     return residual;
 }

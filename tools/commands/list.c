@@ -214,12 +214,13 @@ static void print_costs(const struct options *options, const struct weft_cost_mo
 
     snprintf(
         text, sizeof text,
-        "On %d ranks, %zu elements, by %s%s%s: alpha %.3g us, %.3g us more beyond %zu bytes; "
-        "beta %.3g, both ways at once %.3g, gamma %.3g, copy %.3g us a MiB; node %.3g us; "
+        "On %d ranks, %zu elements, by %s%s%s: alpha %.3g us, %.3g us more beyond %zu bytes, "
+        "%.3g us a MiB more up to them; beta %.3g, both ways at once %.3g, gamma %.3g, copy %.3g "
+        "us a MiB; node %.3g us; "
         "%zu cores, %.3g us from one rank to another of a core.",
         prices->ranks, prices->params->count, options->transport, options->cost_file ? " of " : "",
         options->cost_file ? options->cost_file : "", cost->alpha_us, cost->rendezvous_us,
-        cost->eager_bytes, cost->beta_us_per_byte * mega,
+        cost->eager_bytes, cost->eager_us_per_byte * mega, cost->beta_us_per_byte * mega,
         (cost->exchange_us_per_byte > 0 ? cost->exchange_us_per_byte : cost->beta_us_per_byte) *
             mega,
         cost->gamma_us_per_byte * mega, cost->copy_us_per_byte * mega, cost->node_us, cost->cores,

@@ -110,6 +110,9 @@ static int settle(struct sim *sim)
         sim->cost.gamma_us_per_byte = config->reduce_us_per_byte;
         sim->cost.copy_us_per_byte = config->copy_us_per_byte;
         sim->cost.node_us = 0;
+        sim->cost.eager_bytes = 0; /* whoever is on time waits for nothing, and nothing is copied */
+        sim->cost.rendezvous_us = sim->cost.eager_us_per_byte = 0;
+        sim->cost.exchange_us_per_byte = 0;
     }
     if (sim->loggopsim)
         sim->net.flags |= WEFT_NET_LOGGOPSIM;

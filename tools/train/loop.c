@@ -122,6 +122,9 @@ static int find_cost(struct train_setup *setup)
         setup->cost.gamma_us_per_byte = 0;
         setup->cost.copy_us_per_byte = 0;
         setup->cost.node_us = 0;
+        setup->cost.eager_bytes = 0;
+        setup->cost.rendezvous_us = setup->cost.eager_us_per_byte = 0;
+        setup->cost.exchange_us_per_byte = 0;
     }
     return status;
 }

@@ -9,14 +9,15 @@
  * is slower. Contexts whose ranks are all on one host have the shared transport's costs and idle
  * times instead (near.c). */
 static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_cost_model),
-                                            .alpha_us = 0.76,
-                                            .beta_us_per_byte = 1.09e-4,
-                                            .gamma_us_per_byte = 2.45e-5,
-                                            .copy_us_per_byte = 2.5e-5,
-                                            .node_us = 0.0045,
+                                            .alpha_us = 0.755,
+                                            .beta_us_per_byte = 1e-4,
+                                            .gamma_us_per_byte = 2.42e-5,
+                                            .copy_us_per_byte = 2.48e-5,
+                                            .node_us = 0.0042,
                                             .segment_bytes = 1024 * 1024,
-                                            .eager_bytes = 512,
-                                            .rendezvous_us = 0.4,
+                                            .eager_bytes = 8192,
+                                            .rendezvous_us = 1.87,
+                                            .eager_us_per_byte = 1.05e-4,
                                             .switch_us = 1};
 
 /* Who sleeps is woken by its own host alone, and has to poll: it yields for longer before. */

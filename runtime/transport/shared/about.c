@@ -7,14 +7,15 @@
 /* Fitted by `weft bench model` to two processes of a 2-core Zen 4 machine whose cores share an L3,
  * payload in memory of their own (docs/performance.md, "What messages cost"). */
 static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_cost_model),
-                                            .alpha_us = 0.27,
-                                            .beta_us_per_byte = 1.2e-4,
-                                            .gamma_us_per_byte = 2.5e-5,
-                                            .copy_us_per_byte = 2.6e-5,
-                                            .node_us = 0.0045,
+                                            .alpha_us = 0.23,
+                                            .beta_us_per_byte = 1.035e-4,
+                                            .gamma_us_per_byte = 2.4e-5,
+                                            .copy_us_per_byte = 2.45e-5,
+                                            .node_us = 0.0042,
                                             .segment_bytes = 256 * 1024,
-                                            .eager_bytes = 512,
-                                            .rendezvous_us = 0.24,
+                                            .eager_bytes = 8192,
+                                            .rendezvous_us = 1.6,
+                                            .eager_us_per_byte = 8.7e-5,
                                             .switch_us = 1};
 
 /* Also what the MPI transport is for the ranks of one host. */

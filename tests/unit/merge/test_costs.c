@@ -270,7 +270,7 @@ Test(costs, are_predicted_as_a_template_is_chosen)
 /* Between the points a prediction is off by little: the costs of algorithms are lines, and the
  * least of them is chosen. Where messages wait for their receives, lines have a step, which may be
  * anywhere between two points. */
-static void predict_between(size_t eager_bytes, double off)
+static void predict_between(size_t eager_bytes, double wait_us, double off)
 {
     struct weft_merge_point points[WEFT_MERGE_POINTS];
     struct weft_template_params params;
@@ -278,6 +278,7 @@ static void predict_between(size_t eager_bytes, double off)
     size_t count = 0;
     weft_cost_model_init(&model, "local");
     model.eager_bytes = eager_bytes;
+    model.rendezvous_us = wait_us;
     weft_template_params_init(&params);
     params.cost = &model;
     for (int ranks = 2; ranks < 40; ranks++) {
@@ -297,8 +298,9 @@ static void predict_between(size_t eager_bytes, double off)
 
 Test(costs, are_predicted_between_points)
 {
-    predict_between(0, 0.1);
-    predict_between(512, 0.4);
+    predict_between(0, 0, 0.1);
+    predict_between(512, 0.5, 0.4);
+    predict_between(8192, 2.2, 0.8); /* a wait is a third of a message that has one */
 }
 
 Test(costs, are_predicted_at_sizes_that_ascend_however_large)

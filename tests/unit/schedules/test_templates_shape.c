@@ -2,6 +2,8 @@
 /* What the schedules of templates are like, whatever they compute: how much they do and keep, which
  * algorithm is chosen, how large they may be, what is refused. */
 #include <criterion/criterion.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -188,6 +190,143 @@ Test(templates_shape, the_choice_of_a_scan_follows_the_costs)
                      WEFT_OK);
         cr_assert_str_eq(algo, cases[i].algo, "case %d: %s", (int)i, algo);
     }
+}
+
+/* A model whose numbers are told apart: alpha 1, beta 0.01, gamma 0.001; up to 100 bytes 0.02 a byte
+ * more, beyond 10 more. */
+static struct weft_cost_model plain_model(void)
+{
+    struct weft_cost_model model;
+    weft_cost_model_init(&model, "local");
+    model.alpha_us = 1;
+    model.beta_us_per_byte = 0.01;
+    model.gamma_us_per_byte = 0.001;
+    model.copy_us_per_byte = model.node_us = model.switch_us = 0;
+    model.eager_bytes = 100;
+    model.eager_us_per_byte = 0.02;
+    model.rendezvous_us = 10;
+    model.cores = 0;
+    return model;
+}
+
+static double cost_of(const char *name, const char *algorithm, int size, size_t bytes,
+                      const struct weft_cost_model *model)
+{
+    struct weft_template_params params;
+    const char *algo;
+    double cost;
+    weft_template_params_init(&params);
+    params.cost = model;
+    params.dtype = WEFT_U8;
+    params.count = bytes;
+    params.algo = algorithm;
+    params.segment = WEFT_SEGMENT_NONE;
+    cr_assert_eq(weft_template_choose(name, size, &params, &algo, &cost), WEFT_OK);
+    return cost;
+}
+
+Test(templates_shape, small_messages_cost_a_copy_and_large_ones_a_wait)
+{
+    struct weft_cost_model model = plain_model();
+    cr_expect_float_eq(cost_of("broadcast", "binomial", 2, 100, &model), 1 + 100 * 0.03, 1e-9);
+    cr_expect_float_eq(cost_of("broadcast", "binomial", 2, 101, &model), 11 + 101 * 0.01, 1e-9);
+    cr_expect_float_eq(cost_of("reduce", "binomial", 4, 100, &model), 2 * (1 + 100 * 0.031), 1e-9);
+    cr_expect_float_eq(cost_of("reduce", "binomial", 4, 200, &model), 2 * (11 + 200 * 0.011), 1e-9);
+}
+
+Test(templates_shape, waits_of_one_round_are_together)
+{
+    struct weft_cost_model model = plain_model();
+    cr_expect_float_eq(cost_of("gather", "linear", 9, 100, &model), 8 * (1 + 100 * 0.03), 1e-9);
+    cr_expect_float_eq(cost_of("gather", "linear", 9, 200, &model), 10 + 8 * (1 + 2), 1e-9);
+    /* Three parts, two levels. */
+    cr_expect_float_eq(cost_of("broadcast", "k-nomial", 16, 200, &model), 20 + 6 * (1 + 2), 1e-9);
+}
+
+/* Nine ranks on three cores: the payload of eight receivers takes as long as that of three. */
+Test(templates_shape, receivers_of_one_host_move_large_messages_at_the_same_time)
+{
+    struct weft_cost_model model = plain_model();
+    model.cores = 3;
+    cr_expect_float_eq(cost_of("scatter", "linear", 9, 200, &model), 10 + 8 + 2 * 8.0 / 3, 1e-9);
+    cr_expect_float_eq(cost_of("scatter", "linear", 9, 100, &model), 8 * (1 + 100 * 0.03), 1e-9);
+    cr_expect_float_eq(cost_of("gather", "linear", 9, 200, &model), 10 + 8 * (1 + 2), 1e-9);
+    model.cores = 64;
+    cr_expect_float_eq(cost_of("scatter", "linear", 9, 200, &model), 10 + 8 + 2, 1e-9);
+}
+
+/* Cores that ranks share: a butterfly keeps all busy, a chain one, unless it is in segments. */
+Test(templates_shape, work_adds_up_on_shared_cores)
+{
+    struct weft_cost_model model = plain_model();
+    double one = 1 + 100 * 0.03;
+    model.cores = 2;
+    cr_expect_float_eq(cost_of("scan", "chain", 8, 100, &model), 7 * (one + 0.1), 1e-9);
+    cr_expect_float_eq(cost_of("scan", "recursive-doubling", 8, 100, &model), 3 * 4 * (one + 0.1),
+                       1e-9);
+    cr_expect_float_eq(cost_of("broadcast", "binomial", 8, 100, &model), 3.5 * one, 1e-9);
+    model.switch_us = 5;
+    cr_expect_float_eq(cost_of("scan", "chain", 8, 100, &model), 7 * (one + 0.1 + 5 * 4), 1e-9);
+}
+
+/* What all do together is work, and no round that is waited for. */
+Test(templates_shape, rounds_are_what_is_waited_for)
+{
+    struct weft_cost_model model = plain_model();
+    double one = 1 + 100 * 0.03;
+    model.cores = 2;
+    model.switch_us = 5;
+    cr_expect_float_eq(cost_of("broadcast", "binomial", 64, 100, &model), 63 * one / 2 + 6 * 5 * 32,
+                       1e-9);
+    cr_expect_float_eq(cost_of("broadcast", "bine", 64, 100, &model), 63 * one / 2 + 6 * 5 * 32,
+                       1e-9);
+}
+
+/* Hosts of any numbers; those below 0 are refused, whatever would be chosen. */
+Test(templates_shape, hosts_have_any_numbers)
+{
+    int hosts[4] = {0, INT_MAX, 0, INT_MAX};
+    struct weft_template_params params;
+    struct weft_cost_model model = plain_model();
+    double cost;
+    weft_template_params_init(&params);
+    params.cost = &model;
+    params.hosts = hosts;
+    for (size_t i = 0; i < weft_template_find("allreduce")->algorithm_count; i++) {
+        struct weft_schedule *schedule = NULL;
+        params.algo = weft_template_find("allreduce")->algorithms[i].name;
+        cr_assert_eq(weft_template_choose("allreduce", 4, &params, NULL, &cost), WEFT_OK);
+        cr_expect(cost >= 0 && cost < 1000, "%s: %g", params.algo, cost);
+        cr_assert_eq(weft_template_build("allreduce", 1, 4, &params, &schedule), WEFT_OK);
+        weft_schedule_destroy(schedule);
+    }
+    hosts[2] = -1;
+    params.algo = "ring";
+    cr_assert_eq(weft_template_choose("allreduce", 4, &params, NULL, &cost), WEFT_ERR_INVALID);
+    cr_expect_str_eq(weft_error_text(), "allreduce: hosts[2] is -1, expected at least 0");
+}
+
+Test(templates_shape, costs_are_numbers_from_0_on)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8, 1000};
+    static const size_t counts[] = {0, 1, 1000, 1 << 20};
+    for (size_t t = 0; t < weft_template_count(); t++)
+        for (size_t a = 0; a < weft_template_at(t)->algorithm_count; a++)
+            for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+                for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+                    struct weft_template_params params;
+                    struct weft_cost_model model = plain_model();
+                    double cost = -1;
+                    model.cores = 4;
+                    weft_template_params_init(&params);
+                    params.cost = &model;
+                    params.count = counts[c];
+                    params.algo = weft_template_at(t)->algorithms[a].name;
+                    if (weft_template_choose(weft_template_at(t)->name, sizes[s], &params, NULL,
+                                             &cost) == WEFT_OK)
+                        cr_expect(cost >= 0 && isfinite(cost), "%s %s P=%d: %g",
+                                  weft_template_at(t)->name, params.algo, sizes[s], cost);
+                }
 }
 
 /* Many ranks on few nodes that are far apart, and small messages: meet inside first. */
