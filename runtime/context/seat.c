@@ -12,7 +12,7 @@ enum {
     TIMES = 16,      /* a rank that comes later moves after so many, */
     LONG_TIMES = 64, /* the one that was there before it after so many */
     ALONE = 4,       /* looks after which others are forgotten */
-    SLICES = 3       /* lost to others, at least, before it goes back */
+    SLICES = 8       /* lost to others, at least, before it goes back */
 };
 /* Between moves; and after it has gone back. */
 #define REST_LEAST UINT64_C(2000000)
