@@ -36,7 +36,7 @@ int weft__seating_look(struct weft__seating *seating, struct weft__transport *tr
     int own = transport->seat, earlier = 0, later = 0;
     atomic_store_explicit(seat(transport, own), weft__seat_word(++seating->looks, thread),
                           memory_order_relaxed);
-    for (int i = 0; (other = seat(transport, i)); i++) {
+    for (int i = 0; i < transport->local_ranks && (other = seat(transport, i)); i++) {
         uint64_t says = atomic_load_explicit(other, memory_order_relaxed);
         int waits = says != seating->said[i]; /* one that does not may be anywhere by now */
         seating->said[i] = says;
