@@ -442,13 +442,16 @@ static const struct weft__algorithm impl[] = {
      .cost = reduce_scatter_allgather_cost,
      .goes = WEFT__EXCHANGES},
     {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
-    {.build = hierarchical, .cost = hierarchical_cost},
+    {.build = hierarchical, .cost = hierarchical_cost, .goes = WEFT__EXCHANGES},
     {.build = bine, .cost = reduce_scatter_allgather_cost, .goes = WEFT__EXCHANGES},
     {.build = recursive_multiplying,
      .cost = recursive_multiplying_cost,
      .goes = WEFT__EXCHANGES,
      .rounds = weft__multiplying_rounds},
-    {.build = multi_lane, .cost = multi_lane_cost, .rounds = multi_lane_rounds},
+    {.build = multi_lane,
+     .cost = multi_lane_cost,
+     .goes = WEFT__EXCHANGES,
+     .rounds = multi_lane_rounds},
 };
 
 const struct weft__template weft__allreduce_template = {
