@@ -94,12 +94,16 @@ static void recursive_multiplying(struct weft__build *build)
     weft__build_copy(build, recv, current);
 }
 
+/* Number i of so many parts, whose sizes differ by at most one. */
+static struct weft_region slice(struct weft_region whole, int parts, int i)
+{
+    size_t begin = weft__block_offset(whole.count, parts, i);
+    return weft__part(whole, begin, weft__block_offset(whole.count, parts, i + 1) - begin);
+}
+
 static struct weft_region block(const struct weft__build *build, struct weft_region whole, int i)
 {
-    int number = i < 0 ? i + build->size : i;
-    size_t begin = weft__block_offset(whole.count, build->size, number);
-    size_t end = weft__block_offset(whole.count, build->size, number + 1);
-    return weft__part(whole, begin, end - begin);
+    return slice(whole, build->size, i < 0 ? i + build->size : i);
 }
 
 /* Block b starts on rank b and goes around: all combine it (first lap), then all get it. */
@@ -220,12 +224,6 @@ static void hierarchical(struct weft__build *build)
 /* ---- as many lanes as the smallest host has ranks ---- */
 
 enum { SLICE_IN = 2, SLICE_OUT }; /* messages; halving_doubling() has those before */
-
-static struct weft_region slice(struct weft_region whole, int lanes, int i)
-{
-    size_t begin = weft__block_offset(whole.count, lanes, i);
-    return weft__part(whole, begin, weft__block_offset(whole.count, lanes, i + 1) - begin);
-}
 
 /* Each of the first ranks of a host combines a slice of it straight from the others' memory, and
  * does the rest of it with those of its place on other hosts: all of a host's ranks use the network
