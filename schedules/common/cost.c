@@ -44,7 +44,7 @@ double weft__cost_combine(const struct weft__shape *shape, double bytes)
            bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
 }
 
-/* Work that is one rank's after the other's, in no order: cores that ranks share have it together. */
+/* Work that is one rank's after the other's, in no order: cores that ranks share do it together. */
 static double together(const struct weft__shape *shape, double us)
 {
     return us * shape->load / shape->size;

@@ -463,8 +463,8 @@ int weft__star_rounds(const struct weft__shape *shape);
 /* A message, or a combination, from the root of a k-nomial tree to its leaves: those of a level one
  * after the other. */
 double weft__cost_knomial(const struct weft__shape *shape, double bytes, int reduces);
-/* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction; where ranks
- * share cores, at least the work of all on these. */
+/* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction; where
+ * ranks share cores, at least the work of all on these. */
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
 /* The segment that is best for it, in bytes; 0: unsegmented. */
 size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);

@@ -192,8 +192,8 @@ Test(templates_shape, the_choice_of_a_scan_follows_the_costs)
     }
 }
 
-/* A model whose numbers are told apart: alpha 1, beta 0.01, gamma 0.001; up to 100 bytes 0.02 a byte
- * more, beyond 10 more. */
+/* A model whose numbers are told apart: alpha 1, beta 0.01, gamma 0.001; up to 100 bytes 0.02 a
+ * byte more, beyond 10 more. */
 static struct weft_cost_model plain_model(void)
 {
     struct weft_cost_model model;
