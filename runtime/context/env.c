@@ -67,31 +67,41 @@ static void bad(const struct weft_context_config *config, enum variable variable
         fprintf(stderr, "weft: %s\n", line);
 }
 
-static void apply_progress(struct weft_context_config *config)
+/* Words are numbered from 1 on, as enums do it after their default. */
+_Static_assert(WEFT_PROGRESS_HELPER == 2 && WEFT_LOG_DEBUG == 4 && WEFT_DEVICE_WAY_STAGED == 2 &&
+                   WEFT_BIND_OFF == 2,
+               "words of variables have the order of their enums");
+
+/* The number of the word that a variable has; 0: it is not set, or has none of these. */
+static int read_word(const struct weft_context_config *config, enum variable variable,
+                     const char *const *words, const char *expected)
 {
-    const char *value = getenv(names[PROGRESS]);
-    if (!value || config->progress != WEFT_PROGRESS_DEFAULT)
-        return;
-    if (strcmp(value, "helper") == 0)
-        config->progress = WEFT_PROGRESS_HELPER;
-    else if (strcmp(value, "caller") == 0)
-        config->progress = WEFT_PROGRESS_CALLER;
-    else
-        bad(config, PROGRESS, value, "caller or helper");
+    const char *value = getenv(names[variable]);
+    if (!value)
+        return 0;
+    for (int i = 0; words[i]; i++)
+        if (strcmp(value, words[i]) == 0)
+            return i + 1;
+    bad(config, variable, value, expected);
+    return 0;
 }
 
-static void apply_log(struct weft_context_config *config)
+static void apply_words(struct weft_context_config *config)
 {
-    static const char *const levels[] = {"", "error", "warning", "info", "debug"};
-    const char *value = getenv(names[LOG]);
-    if (!value || config->log_level != WEFT_LOG_DEFAULT)
-        return;
-    for (int level = WEFT_LOG_ERROR; level <= WEFT_LOG_DEBUG; level++)
-        if (strcmp(value, levels[level]) == 0) {
-            config->log_level = (weft_log_level_t)level;
-            return;
-        }
-    bad(config, LOG, value, "error, warning, info or debug");
+    static const char *const who[] = {"caller", "helper", NULL};
+    static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
+    static const char *const ways[] = {"direct", "staged", NULL};
+    static const char *const apart[] = {"on", "off", NULL};
+    if (config->progress == WEFT_PROGRESS_DEFAULT)
+        config->progress = (weft_progress_t)read_word(config, PROGRESS, who, "caller or helper");
+    if (config->log_level == WEFT_LOG_DEFAULT)
+        config->log_level =
+            (weft_log_level_t)read_word(config, LOG, levels, "error, warning, info or debug");
+    if (config->device_way == WEFT_DEVICE_WAY_DEFAULT)
+        config->device_way =
+            (weft_device_way_t)read_word(config, DEVICE_WAY, ways, "direct or staged");
+    if (config->keep_apart == WEFT_BIND_DEFAULT)
+        config->keep_apart = (weft_bind_t)read_word(config, APART, apart, "on or off");
 }
 
 static void apply_stall(struct weft_context_config *config)
@@ -105,32 +115,6 @@ static void apply_stall(struct weft_context_config *config)
         bad(config, STALL, value, "seconds");
     else
         config->stall_ns = seconds * 1e9 < 1 ? WEFT_NEVER : (uint64_t)(seconds * 1e9);
-}
-
-static void apply_device_way(struct weft_context_config *config)
-{
-    const char *value = getenv(names[DEVICE_WAY]);
-    if (!value || config->device_way != WEFT_DEVICE_WAY_DEFAULT)
-        return;
-    if (strcmp(value, "direct") == 0)
-        config->device_way = WEFT_DEVICE_WAY_DIRECT;
-    else if (strcmp(value, "staged") == 0)
-        config->device_way = WEFT_DEVICE_WAY_STAGED;
-    else
-        bad(config, DEVICE_WAY, value, "direct or staged");
-}
-
-static void apply_apart(struct weft_context_config *config)
-{
-    const char *value = getenv(names[APART]);
-    if (!value || config->keep_apart != WEFT_BIND_DEFAULT)
-        return;
-    if (strcmp(value, "on") == 0)
-        config->keep_apart = WEFT_BIND_ON;
-    else if (strcmp(value, "off") == 0)
-        config->keep_apart = WEFT_BIND_OFF;
-    else
-        bad(config, APART, value, "on or off");
 }
 
 static void apply_simd(const struct weft_context_config *config)
@@ -183,11 +167,8 @@ static void try_folders(const struct weft_context_config *config)
 
 void weft__env_apply(struct weft_context_config *config)
 {
-    apply_progress(config);
-    apply_log(config);
+    apply_words(config);
     apply_stall(config);
-    apply_device_way(config);
-    apply_apart(config);
     apply_simd(config);
     try_folders(config);
 }

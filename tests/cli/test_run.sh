@@ -90,7 +90,7 @@ grep -q '^rank 1 {$' "$folder/out" || fail "WEFT_DUMP: expected the schedule of 
 
 # a bad variable is told of once, not by each rank
 for words in WEFT_STALL=abc WEFT_PROGRESS=abc WEFT_LOG=abc WEFT_SIMD=abc WEFT_COST="$folder/none" \
-    WEFT_DUMP=/dev/null/x WEFT_TRACE=/dev/null/x WEFT_DEVICE_WAY=abc \
+    WEFT_DUMP=/dev/null/x WEFT_TRACE=/dev/null/x WEFT_DEVICE_WAY=abc WEFT_APART=abc \
     "WEFT_TRACE=$folder WEFT_TRACE_RECORDS=abc"; do
     checks=$((checks + 1))
     # shellcheck disable=SC2086
