@@ -50,3 +50,13 @@ int cli_uses_processes(const char *name)
 
     return transport && transport->processes;
 }
+
+void cli_network_costs(const struct weft_net *net, struct weft_cost_model *cost)
+{
+    *cost = (struct weft_cost_model){.struct_size = cost->struct_size,
+                                     .alpha_us = net->L + 2 * net->o,
+                                     .beta_us_per_byte = net->G,
+                                     .segment_bytes = cost->segment_bytes,
+                                     .cores = cost->cores,
+                                     .switch_us = cost->switch_us};
+}

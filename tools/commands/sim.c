@@ -105,14 +105,11 @@ static int settle(struct sim *sim)
     }
     if (cli_typed(sim->cli, "net")) {
         sim->net = typed;
-        sim->cost.alpha_us = typed.L + 2 * typed.o + sim->fabric.hop_us;
+        cli_network_costs(&typed, &sim->cost);
+        sim->cost.alpha_us += sim->fabric.hop_us;
         sim->cost.beta_us_per_byte = fmax(typed.G, sim->fabric.link_us_per_byte);
         sim->cost.gamma_us_per_byte = config->reduce_us_per_byte;
         sim->cost.copy_us_per_byte = config->copy_us_per_byte;
-        sim->cost.node_us = 0;
-        sim->cost.eager_bytes = 0; /* whoever is on time waits for nothing, and nothing is copied */
-        sim->cost.rendezvous_us = sim->cost.eager_us_per_byte = 0;
-        sim->cost.exchange_us_per_byte = 0;
     }
     if (sim->loggopsim)
         sim->net.flags |= WEFT_NET_LOGGOPSIM;

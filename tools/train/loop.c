@@ -7,6 +7,7 @@
 #include "tools/train/loop.h"
 
 #include "tools/cli/terminal.h"
+#include "tools/cli/transports.h"
 #include "tools/train/backend.h"
 #include "tools/train/device.h"
 #include "tools/train/together.h"
@@ -116,16 +117,8 @@ static int find_cost(struct train_setup *setup)
 
     setup->cost.struct_size = sizeof setup->cost;
     int status = weft_context_get_cost(setup->context, &setup->cost);
-    if (!status && options->is_virtual) {
-        setup->cost.alpha_us = options->net.L + 2 * options->net.o;
-        setup->cost.beta_us_per_byte = options->net.G;
-        setup->cost.gamma_us_per_byte = 0;
-        setup->cost.copy_us_per_byte = 0;
-        setup->cost.node_us = 0;
-        setup->cost.eager_bytes = 0;
-        setup->cost.rendezvous_us = setup->cost.eager_us_per_byte = 0;
-        setup->cost.exchange_us_per_byte = 0;
-    }
+    if (!status && options->is_virtual)
+        cli_network_costs(&options->net, &setup->cost);
     return status;
 }
 
