@@ -42,11 +42,12 @@ typedef enum weft_log_level {
  *  in the context that was made on the transport; lines of one that was split have its own too. */
 typedef void (*weft_log_fn)(void *user, weft_log_level_t level, int rank, const char *line);
 
-/** Whether a helper thread is bound to a hardware thread. */
+/** Whether weft says on which hardware thread a thread is: weft_context_config.bind_helper and
+ *  keep_apart. */
 typedef enum weft_bind {
     /** As WEFT_BIND_ON. */
     WEFT_BIND_DEFAULT,
-    /** Where hwloc advises. */
+    /** Yes; where hwloc advises. */
     WEFT_BIND_ON,
     /** It is left to the system. */
     WEFT_BIND_OFF

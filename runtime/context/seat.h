@@ -17,8 +17,8 @@
  * own, inherit nothing, and the system may move the rank again; each move makes the next wait twice
  * as long, until one has been good for a while. Where somebody's work takes turns with the rank,
  * each yield is a slice of it, a thousand times what a message costs: if that takes half of the
- * time, the rank goes back, and stays there for longer. Of two that share it is
- * the later one that moves; the earlier one does if that one stays for long, as it may be bound.
+ * time, the rank goes back, and stays there for longer. Of two that share it is the later one that
+ * moves; the earlier one does if that one stays for long, as it may be bound.
  */
 #ifndef WEFT_RUNTIME_CONTEXT_SEAT_H
 #define WEFT_RUNTIME_CONTEXT_SEAT_H

@@ -173,8 +173,8 @@ static double rounds_of(const struct weft__algorithm *algorithm, const struct we
 }
 
 /* What it counts too much for receives that are waited for: those of one round are together. */
-static double together(const struct weft__algorithm *algorithm, struct weft__shape *shape,
-                       double us)
+static double waits_together(const struct weft__algorithm *algorithm, struct weft__shape *shape,
+                             double us)
 {
     const struct weft_cost_model *given = shape->cost;
     struct weft_cost_model eager = *given;
@@ -197,7 +197,7 @@ static double price(const struct weft__algorithm *algorithm, struct weft__shape 
         shape->segment = algorithm->segment ? algorithm->segment(shape) : 0;
     double us = algorithm->cost(shape);
     if (algorithm->rounds)
-        us -= together(algorithm, shape, us);
+        us -= waits_together(algorithm, shape, us);
     /* A rank that waits gets its core back when all others of the core have had it. */
     if (shape->load > 1)
         us += given->switch_us * shape->load * rounds_of(algorithm, shape);
