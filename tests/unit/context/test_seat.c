@@ -6,7 +6,10 @@
 #include "runtime/context/context.h"
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* ---- looks, by hand ---- */
 
@@ -202,6 +205,68 @@ Test(seat, a_thread_moves_to_where_nobody_is_and_keeps_its_mask)
         cr_assert(is_among(&mask, thread) || !weft__topology_move_to(thread));
     cr_assert_not(weft__topology_move_to(-1));
     cr_assert_not(weft__topology_move_to(CPU_SETSIZE));
+}
+
+/* Somebody else, who sets another mask as soon as the first one is set, or takes away what the
+ * thread was allowed before. */
+static struct {
+    const cpu_set_t *sets, *takes;
+    int calls;
+} meddler;
+
+/* In the place of the system's, for what is linked into this program. */
+int sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *mask)
+{
+    /* hwloc has masks of fewer bytes. */
+    if (meddler.takes && size == sizeof *mask && CPU_EQUAL(mask, meddler.takes)) {
+        errno = EINVAL;
+        return -1;
+    }
+    int status = (int)syscall(SYS_sched_setaffinity, thread, size, mask);
+    if (meddler.sets && meddler.calls++ == 0)
+        syscall(SYS_sched_setaffinity, thread, sizeof *meddler.sets, meddler.sets);
+    return status;
+}
+
+static cpu_set_t only(int thread)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)thread, &set);
+    return set;
+}
+
+Test(seat, a_mask_that_another_sets_during_a_move_stays)
+{
+    cpu_set_t mask, after;
+    cr_assert_eq(sched_getaffinity(0, sizeof mask, &mask), 0);
+    for (int other = 0; other < CPU_SETSIZE; other++) {
+        cpu_set_t taken = only(other);
+        if (!is_among(&mask, other) || CPU_COUNT(&mask) < 2)
+            continue;
+        weft__topology_move(&taken); /* hwloc looks around at first, from everywhere */
+        meddler.sets = &taken;
+        meddler.calls = 0;
+        cr_assert_geq(weft__topology_move(&taken), 0);
+        meddler.sets = NULL;
+        cr_assert_eq(meddler.calls, 1);
+        cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
+        cr_assert(CPU_EQUAL(&after, &taken));
+        cr_assert_eq(sched_setaffinity(0, sizeof mask, &mask), 0);
+    }
+}
+
+Test(seat, whoever_is_moved_and_may_not_go_back_gets_all_there_is)
+{
+    cpu_set_t mask, after, none;
+    CPU_ZERO(&none);
+    cr_assert_eq(sched_getaffinity(0, sizeof mask, &mask), 0);
+    meddler.takes = CPU_COUNT(&mask) < 2 ? NULL : &mask;
+    cr_assert_geq(weft__topology_move(&none), 0);
+    meddler.takes = NULL;
+    cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
+    for (int thread = 0; thread < CPU_SETSIZE; thread++)
+        cr_assert(!is_among(&mask, thread) || is_among(&after, thread), "%d", thread);
 }
 
 /* Both begin each round on the first hardware thread, and are free to be moved. */
