@@ -16,7 +16,7 @@ else
     echo 'ok - bench projection # SKIP no LAPACK'
 fi
 for words in 'nodes' 'allreduce --bytes 4,16k' 'blocking --bytes 4' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle' \
-    'topk --bytes 4k,1M' 'merge' 'merged --bytes 4k' 'gtopk -n 3 --bytes 4k --density 0.01' \
+    'topk --bytes 4k,1M' 'merge' 'merged --bytes 4k' 'gtopk -n 3 --bytes 4k,8k --density 0.01' \
     'compress --bytes 4k,100k' 'wait-avoiding -n 4 --bytes 4k' 'growth -n 64' 'server -n 2 --bytes 4k' "$projection"; do
     [ -n "$words" ] || continue
     checks=$((checks + 1))

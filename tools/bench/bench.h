@@ -174,6 +174,8 @@ void bench_side_close(struct bench_side *side);
 
 /** The largest @p value of all processes. @p patient: those that come early sleep. */
 double bench_mpi_agree(double value, int patient);
+/** What the first process has there, for all. */
+void bench_mpi_adopt(void *data, size_t bytes);
 /** Waits for all processes, testing and yielding. */
 void bench_mpi_meet(void);
 void bench_mpi_abort(void);

@@ -524,10 +524,8 @@ int bench_model_messages(struct bench *bench, enum bench_over over, struct weft_
         return status;
     if (bench->rank == 0)
         fit_messages(&model, cost);
-    if (over != BENCH_LOCAL) {
-        cost->alpha_us = bench_mpi_agree(bench->rank ? 0 : cost->alpha_us, 1);
-        cost->beta_us_per_byte = bench_mpi_agree(bench->rank ? 0 : cost->beta_us_per_byte, 1);
-    }
+    if (over != BENCH_LOCAL) /* whole: who differs in one of them may choose another algorithm */
+        bench_mpi_adopt(cost, sizeof *cost);
     return WEFT_OK;
 }
 

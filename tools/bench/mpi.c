@@ -10,6 +10,11 @@ double bench_mpi_agree(double value, int patient)
     return ranks_mpi()->agree(value, patient);
 }
 
+void bench_mpi_adopt(void *data, size_t bytes)
+{
+    ranks_mpi()->adopt(data, bytes);
+}
+
 void bench_mpi_meet(void)
 {
     ranks_mpi()->meet();

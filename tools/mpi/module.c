@@ -140,6 +140,14 @@ static double agree(double value, int patient)
     return result;
 }
 
+static void adopt(void *data, size_t bytes)
+{
+    MPI_Request request;
+
+    MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+    finish(&request, 0);
+}
+
 static void meet(void)
 {
     MPI_Request request;
@@ -255,6 +263,7 @@ const struct mpi_module weft_command_mpi = {
     .stop = stop,
     .abort = end_all,
     .agree = agree,
+    .adopt = adopt,
     .meet = meet,
     .gather = gather,
     .send = send_byte,

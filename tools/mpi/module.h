@@ -41,6 +41,7 @@ struct mpi_module {
 
     /* What measurements need: bench_mpi_ and bench_peer_ in tools/bench/bench.h. */
     double (*agree)(double value, int patient);
+    void (*adopt)(void *data, size_t bytes);
     void (*meet)(void);
     /** Of every process its bytes (weft_gather_fn). */
     int (*gather)(void *user, const void *mine, size_t bytes, void *all);
