@@ -3,6 +3,7 @@
 // they are written below, ucontext elsewhere (which asks the kernel for the signal mask each time).
 #include "tests/gpu/grid/fibers.h"
 
+#include <condition_variable>
 #include <mutex>
 #include <stdint.h>
 #include <string.h>
@@ -26,7 +27,7 @@
 namespace
 {
 
-enum : size_t { STACK = 256 * 1024 };
+enum : size_t { STACK = 256 * 1024, MOST_STACKS = 8192, AT_ONCE = 256 };
 
 } // namespace
 
@@ -65,34 +66,42 @@ struct home {
 thread_local home own;
 thread_local grid_stack *begun; // the one that is entered for the first time
 
-// Stacks of threads that have ended: streams come and go, and a stack takes a while to make. It
-// outlives all threads.
-struct left_behind {
+// Stacks that nobody uses: a stack takes a while to make. And how many there may be: each is two
+// mappings of the kernel, which gives a process 65530 of them; one grid on every stream, all of them
+// interrupted in the middle of a launch, came near that. It outlives all threads.
+struct common {
     std::mutex mutex;
+    std::condition_variable given_back;
     std::vector<grid_stack *> stacks;
+    size_t reserved = 0;
 };
 
-left_behind &left()
+common &all()
 {
-    static left_behind *all = new left_behind();
+    static common *shared = new common();
 
-    return *all;
+    return *shared;
+}
+
+void hand_back(std::vector<grid_stack *> &spare)
+{
+    const std::lock_guard<std::mutex> lock(all().mutex);
+
+    all().stacks.insert(all().stacks.end(), spare.begin(), spare.end());
+    spare.clear();
 }
 
 home::~home()
 {
-    const std::lock_guard<std::mutex> lock(left().mutex);
-
-    left().stacks.insert(left().stacks.end(), spare.begin(), spare.end());
+    hand_back(spare);
 }
 
-// A block's worth of them.
 void take_over(std::vector<grid_stack *> &spare)
 {
-    const std::lock_guard<std::mutex> lock(left().mutex);
-    std::vector<grid_stack *> &stacks = left().stacks;
+    const std::lock_guard<std::mutex> lock(all().mutex);
+    std::vector<grid_stack *> &stacks = all().stacks;
 
-    while (!stacks.empty() && spare.size() < 256) {
+    while (!stacks.empty() && spare.size() < AT_ONCE) {
         spare.push_back(stacks.back());
         stacks.pop_back();
     }
@@ -171,6 +180,28 @@ grid_stack *create()
 }
 
 } // namespace
+
+bool grid_stacks_reserve(size_t count, bool wait)
+{
+    std::unique_lock<std::mutex> lock(all().mutex);
+
+    while (all().reserved + count > MOST_STACKS) {
+        if (!wait)
+            return false;
+        all().given_back.wait(lock);
+    }
+    all().reserved += count;
+    return true;
+}
+
+void grid_stacks_release(size_t count)
+{
+    hand_back(own.spare);
+    const std::lock_guard<std::mutex> lock(all().mutex);
+
+    all().reserved -= count;
+    all().given_back.notify_all();
+}
 
 grid_stack *grid_stack_take(void (*function)(void *), void *argument)
 {

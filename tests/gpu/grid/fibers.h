@@ -24,6 +24,12 @@
 
 struct grid_stack;
 
+/* So many stacks will be taken, and are given back before they are released; all threads together
+ * have some thousands. false: there are not so many now, and `wait` is not set, which it may be
+ * where the thread has none. */
+bool grid_stacks_reserve(size_t count, bool wait);
+void grid_stacks_release(size_t count);
+
 /* A stack that will call function(argument), which must not return: it leaves by
  * grid_stack_leave(). NULL without memory. Stacks are kept and used again. */
 grid_stack *grid_stack_take(void (*function)(void *), void *argument);

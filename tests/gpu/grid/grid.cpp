@@ -339,6 +339,7 @@ void end_block(block *home)
     for (fiber &self : home->fibers)
         if (self.stack)
             grid_stack_give(self.stack, self.state != GONE);
+    grid_stacks_release(home->fibers.size());
     for (const shared_piece &piece : home->shared)
         free(piece.memory);
     delete home;
@@ -422,7 +423,8 @@ void run_blocks()
     size_t begun = 0;
 
     while (!now->failed) {
-        while (begun < order.size() && now->blocks.size() < resident && !now->failed)
+        while (begun < order.size() && now->blocks.size() < resident && !now->failed &&
+               grid_stacks_reserve(now->threads, now->blocks.empty()))
             begin_block(order[begun++]);
         if (now->blocks.empty() || now->failed)
             break;
