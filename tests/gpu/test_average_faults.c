@@ -109,15 +109,17 @@ static struct job new_life(void)
     return job;
 }
 
-/* Nothing was misused, and nothing is left; but words that a stream was to write which got no
- * further: nobody can tell when it will. */
-static void check_clean(const char *what, unsigned long n, unsigned words)
+/* Lives of this process in which something was made to fail. */
+static unsigned broken;
+
+/* Nothing was misused, and nothing is left; but a page of words on a rank of some of those lives:
+ * far from all of them. */
+static void check_clean(const char *what, unsigned long n)
 {
     char text[2000] = "";
     cr_assert_eq(standin_find()->report(text, sizeof text), 0, "%s %lu: %s", what, n, text);
-    unsigned left = standin_find()->leaks(text, sizeof text);
-    cr_assert(left == 0 || (left <= words && strstr(text, " objects of device ") == text + 1),
-              "%s %lu: %s", what, n, text);
+    cr_assert(standin_left_words(text, sizeof text, broken ? RANKS + broken * RANKS / 8 : 0),
+              "%s %lu, of %u lives: %s", what, n, broken, text);
 }
 
 /* ---- what fails ---- */
@@ -136,6 +138,7 @@ static void fail_calls(int code, unsigned most)
         n += 1 + draw_below(&draw, most);
         calls = standin->calls();
         standin->fail_at(n, code);
+        broken++;
         int status = try_job(&job, RANKS);
         standin->fail_at(0, 0);
         failed += status != WEFT_OK;
@@ -145,7 +148,7 @@ static void fail_calls(int code, unsigned most)
     for (int i = 0; i < 2; i++)
         devices[i]->ops->end(devices[i]);
     cr_assert(failed > 10 && n > 150, "%u of %lu calls failed", failed, n);
-    check_clean("after call", n, 8);
+    check_clean("after call", n);
 }
 
 Test(average_faults, any_call_of_the_driver_may_fail, .timeout = 120)
@@ -167,15 +170,16 @@ Test(average_faults, any_operation_of_a_stream_may_end_its_device, .timeout = 12
     for (unsigned long n = 1; n < 120; n += 1 + n / 4) {
         struct job job = new_life();
         standin->fault_at(n, CUDA_ERROR_ILLEGAL_ADDRESS);
+        broken++;
         int status = try_job(&job, RANKS);
         standin->fault_at(0, 0);
         failed += status != WEFT_OK;
-        check_clean("operation", n, 2);
+        check_clean("operation", n);
     }
     cr_assert_gt(failed, 5);
     struct job job = new_life();
     OK(try_job(&job, RANKS));
-    check_clean("after", 0, 8);
+    check_clean("after", 0);
 }
 
 Test(average_faults, any_allocation_may_fail, .timeout = 120)

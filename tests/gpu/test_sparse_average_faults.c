@@ -148,15 +148,17 @@ static int try_job(struct job *job)
     return weft_local_run(RANKS, &config, live, job);
 }
 
-/* Nothing was misused, and nothing is left; but words that a stream was to write which got no
- * further: nobody can tell when it will. */
-static void check_clean(const char *what, unsigned long n, unsigned words)
+/* Lives of this process in which something was made to fail. */
+static unsigned broken;
+
+/* Nothing was misused, and nothing is left; but a page of words on a rank of some of those lives:
+ * far from all of them. */
+static void check_clean(const char *what, unsigned long n)
 {
     char text[2000] = "";
     cr_assert_eq(standin_find()->report(text, sizeof text), 0, "%s %lu: %s", what, n, text);
-    unsigned left = standin_find()->leaks(text, sizeof text);
-    cr_assert(left == 0 || (left <= words && strstr(text, " objects of device ") == text + 1),
-              "%s %lu: %s", what, n, text);
+    cr_assert(standin_left_words(text, sizeof text, broken ? RANKS + broken * RANKS / 8 : 0),
+              "%s %lu, of %u lives: %s", what, n, broken, text);
 }
 
 /* So that no life loads all kernels. */
@@ -181,7 +183,7 @@ Test(sparse_average_faults, lives_that_nothing_fails_in, .timeout = 60)
         OK(try_job(&job));
     }
     if (standin_find()->there)
-        check_clean("after", 0, 0);
+        check_clean("after", 0);
 }
 
 static void fail_calls(int kind, int code, unsigned most)
@@ -197,6 +199,7 @@ static void fail_calls(int kind, int code, unsigned most)
         n += 1 + draw_below(&draw, most * STRIDE);
         calls = standin->calls();
         standin->fail_at(n, code);
+        broken++;
         int status = try_job(&job);
         standin->fail_at(0, 0);
         failed += status != WEFT_OK;
@@ -205,7 +208,7 @@ static void fail_calls(int kind, int code, unsigned most)
     } while (calls >= n);
     let_devices_go(devices);
     cr_assert(failed > 3 && n > 100, "%u of %lu calls failed", failed, n);
-    check_clean("after call", n, 8);
+    check_clean("after call", n);
 }
 
 Test(sparse_average_faults, any_call_of_the_driver_may_fail, .timeout = 120)
@@ -228,16 +231,17 @@ Test(sparse_average_faults, any_operation_of_a_stream_may_end_its_device, .timeo
         for (unsigned long n = 1; n < 150; n += STRIDE + n / 2) {
             struct job job = job_of(kind);
             standin->fault_at(n, CUDA_ERROR_ILLEGAL_ADDRESS);
+            broken++;
             int status = try_job(&job);
             standin->fault_at(0, 0);
             failed += status != WEFT_OK;
-            check_clean("operation", n, 4);
+            check_clean("operation", n);
         }
         cr_assert_gt(failed, 3);
     }
     struct job job = job_of(0);
     OK(try_job(&job));
-    check_clean("after", 0, 8);
+    check_clean("after", 0);
 }
 
 Test(sparse_average_faults, any_allocation_may_fail, .timeout = 120)

@@ -107,7 +107,7 @@ STANDIN_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
     if (context->retained == 1) {
         standin__context_wait(context);
         standin__handles(context, abandon, context);
-        context->abandoned += standin__memory_abandon(context);
+        standin__memory_abandon(context);
         context->legacy = NULL;
     }
     context->retained--;
@@ -291,8 +291,9 @@ STANDIN_EXPORT unsigned standin_leaks(char *text, size_t size)
                             context->retained);
         if (context->abandoned)
             standin__append(text, size, &left.used,
-                            "%u objects of device %u when its context was released\n",
-                            context->abandoned, i);
+                            "%u objects of device %u when its context was released, %u of them "
+                            "pinned memory of at most %zu bytes\n",
+                            context->abandoned, i, context->abandoned_pins, context->abandoned_pin);
         left.count += context->retained + context->abandoned;
     }
     pthread_mutex_unlock(&standin__lock);

@@ -96,6 +96,8 @@ struct CUctx_st {
     unsigned peers;           /* devices that it may access */
     CUstream legacy;
     unsigned abandoned;
+    unsigned abandoned_pins; /* of these; and the largest */
+    size_t abandoned_pin;
 };
 extern struct CUctx_st standin__contexts[STANDIN_DEVICES_MAX];
 
@@ -143,8 +145,8 @@ void standin__allocation_add(struct standin_allocation *allocation);
 struct standin_allocation *standin__allocation_find(uintptr_t address);
 void standin__allocations(void (*visit)(struct standin_allocation *, void *), void *data);
 void standin__allocation_end(struct standin_allocation *allocation);
-/* A context goes away: so does its memory. Returns how much there was. */
-unsigned standin__memory_abandon(CUcontext context);
+/* A context goes away: so does its memory, which is counted as abandoned. */
+void standin__memory_abandon(CUcontext context);
 
 /* Whether a stream of `context` may use [address, address + bytes): sets `allocation`, NULL for
  * pageable host memory. */

@@ -322,15 +322,18 @@ void standin__allocation_end(struct standin_allocation *allocation)
     }
 }
 
-unsigned standin__memory_abandon(CUcontext context)
+void standin__memory_abandon(CUcontext context)
 {
-    unsigned found = 0;
     for (size_t i = table_count; i-- > 0;)
         if (table[i]->live && table[i]->context == context) {
+            context->abandoned++;
+            if (table[i]->kind == MEMORY_HOST) {
+                context->abandoned_pins++;
+                if (table[i]->size > context->abandoned_pin)
+                    context->abandoned_pin = table[i]->size;
+            }
             standin__allocation_end(table[i]);
-            found++;
         }
-    return found;
 }
 
 /* ---- who may use it ---- */

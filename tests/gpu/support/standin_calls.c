@@ -65,3 +65,24 @@ const struct standin *standin_find(void)
     pthread_once(&once, load);
     return &found;
 }
+
+int standin_left_words(char *text, size_t size, unsigned most)
+{
+    const size_t page = 4096; /* 64 words in lines of their own */
+    unsigned left, pages = 0;
+
+    text[0] = '\0';
+    left = standin_find()->leaks(text, size);
+    for (const char *line = text; line && *line; line = strchr(line, '\n') + 1) {
+        unsigned objects, pins;
+        size_t largest;
+
+        if (sscanf(line,
+                   "%u objects of device %*u when its context was released, %u of them pinned "
+                   "memory of at most %zu bytes",
+                   &objects, &pins, &largest) == 3 &&
+            objects == pins && largest <= page)
+            pages += pins;
+    }
+    return left == pages && left <= most;
+}
