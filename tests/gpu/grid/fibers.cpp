@@ -27,7 +27,7 @@
 namespace
 {
 
-enum : size_t { STACK = 256 * 1024, MOST_STACKS = 8192, AT_ONCE = 256 };
+enum : size_t { STACK = 256 * 1024, MOST_STACKS = 8192, AT_ONCE = 256, FIRST_FRAMES = 8192 };
 
 } // namespace
 
@@ -214,8 +214,10 @@ grid_stack *grid_stack_take(void (*function)(void *), void *argument)
     if (!own.spare.empty())
         own.spare.pop_back();
 #ifdef GRID_ASAN
-    if (stack->dirty)
-        __asan_unpoison_memory_region(stack->memory, STACK);
+    // What has ended never returned from the functions that it began with: their marks are there.
+    const size_t marked = stack->dirty ? STACK : FIRST_FRAMES;
+
+    __asan_unpoison_memory_region(stack->memory + STACK - marked, marked);
 #endif
 #ifdef GRID_TSAN
     stack->fiber = __tsan_create_fiber(0);
