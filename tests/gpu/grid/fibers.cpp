@@ -67,8 +67,8 @@ thread_local home own;
 thread_local grid_stack *begun; // the one that is entered for the first time
 
 // Stacks that nobody uses: a stack takes a while to make. And how many there may be: each is two
-// mappings of the kernel, which gives a process 65530 of them; one grid on every stream, all of them
-// interrupted in the middle of a launch, came near that. It outlives all threads.
+// mappings of the kernel, which gives a process 65530 of them; one grid on every stream, all of
+// them interrupted in the middle of a launch, came near that. It outlives all threads.
 struct common {
     std::mutex mutex;
     std::condition_variable given_back;
