@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The grid of fibers finds what it is to find: each kernel of wrong.cpp, under many seeds.
+#include <atomic>
+#include <mutex>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,6 +229,56 @@ void test_threads()
     check(holds[0] && holds[1] && holds[2] && holds[3], "four threads with grids of their own");
 }
 
+// Mappings of this process.
+unsigned mappings()
+{
+    unsigned lines = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+
+    for (int c; file && (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    if (file)
+        fclose(file);
+    return lines;
+}
+
+// What one has used is there for the next, also while the thread of the first goes on; and where
+// all are taken, a grid waits.
+void test_stacks()
+{
+    const unsigned before = mappings(), some = 1024;
+    std::vector<std::thread> threads;
+    std::mutex mutex;
+    bool holds = true;
+    size_t taken = 0;
+
+    mutex.lock(); // until all have had a turn
+    for (unsigned i = 0; i < 8; i++) {
+        std::atomic<bool> ran(false);
+
+        threads.emplace_back([&mutex, &ran, &holds, i] {
+            grid_seed(i + 1);
+            holds = holds && reverses(2, 1024, 1);
+            ran.store(true);
+            const std::lock_guard<std::mutex> wait(mutex);
+        });
+        while (!ran.load())
+            std::this_thread::yield();
+    }
+    const unsigned more = mappings() - before;
+
+    mutex.unlock();
+    for (std::thread &thread : threads)
+        thread.join();
+    check(holds && more < 8 * 1024, "eight threads one after the other have the same stacks");
+    while (grid_stacks_reserve(some, false))
+        taken += some;
+    std::thread waits([&holds] { holds = reverses(4, 1024, 1); });
+    grid_stacks_release(taken);
+    waits.join();
+    check(holds && taken >= 4 * some, "a grid waits for stacks");
+}
+
 } // namespace
 
 int main()
@@ -239,6 +291,7 @@ int main()
     test_errors();
     test_races();
     test_threads();
+    test_stacks();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;
 }

@@ -27,7 +27,7 @@
 namespace
 {
 
-enum : size_t { STACK = 256 * 1024, MOST_STACKS = 8192, AT_ONCE = 256, FIRST_FRAMES = 8192 };
+enum : size_t { STACK = 256 * 1024, MOST_STACKS = 8192, FIRST_FRAMES = 8192 };
 
 } // namespace
 
@@ -50,7 +50,7 @@ namespace
 
 // The stack that a thread began with, while one of its fibers runs.
 struct home {
-    std::vector<grid_stack *> spare;
+    std::vector<grid_stack *> spare; // reserved, and not in use
 #ifdef GRID_ASSEMBLY
     void *pointer = nullptr;
 #else
@@ -59,8 +59,6 @@ struct home {
     const void *bottom = nullptr;
     size_t size = 0;
     void *fiber = nullptr;
-
-    ~home();
 };
 
 thread_local home own;
@@ -81,30 +79,6 @@ common &all()
     static common *shared = new common();
 
     return *shared;
-}
-
-void hand_back(std::vector<grid_stack *> &spare)
-{
-    const std::lock_guard<std::mutex> lock(all().mutex);
-
-    all().stacks.insert(all().stacks.end(), spare.begin(), spare.end());
-    spare.clear();
-}
-
-home::~home()
-{
-    hand_back(spare);
-}
-
-void take_over(std::vector<grid_stack *> &spare)
-{
-    const std::lock_guard<std::mutex> lock(all().mutex);
-    std::vector<grid_stack *> &stacks = all().stacks;
-
-    while (!stacks.empty() && spare.size() < AT_ONCE) {
-        spare.push_back(stacks.back());
-        stacks.pop_back();
-    }
 }
 
 #ifdef GRID_ASSEMBLY
@@ -184,6 +158,7 @@ grid_stack *create()
 bool grid_stacks_reserve(size_t count, bool wait)
 {
     std::unique_lock<std::mutex> lock(all().mutex);
+    std::vector<grid_stack *> &stacks = all().stacks;
 
     while (all().reserved + count > MOST_STACKS) {
         if (!wait)
@@ -191,22 +166,25 @@ bool grid_stacks_reserve(size_t count, bool wait)
         all().given_back.wait(lock);
     }
     all().reserved += count;
+    for (; count > 0 && !stacks.empty(); count--) { // the others are made when they are taken
+        own.spare.push_back(stacks.back());
+        stacks.pop_back();
+    }
     return true;
 }
 
 void grid_stacks_release(size_t count)
 {
-    hand_back(own.spare);
     const std::lock_guard<std::mutex> lock(all().mutex);
 
+    all().stacks.insert(all().stacks.end(), own.spare.begin(), own.spare.end());
+    own.spare.clear();
     all().reserved -= count;
     all().given_back.notify_all();
 }
 
 grid_stack *grid_stack_take(void (*function)(void *), void *argument)
 {
-    if (own.spare.empty())
-        take_over(own.spare);
     grid_stack *stack = own.spare.empty() ? create() : own.spare.back();
 
     if (!stack)

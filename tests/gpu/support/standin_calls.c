@@ -66,14 +66,14 @@ const struct standin *standin_find(void)
     return &found;
 }
 
-int standin_left_words(char *text, size_t size, unsigned most)
+int standin_left_words(char *text, size_t size, unsigned broken, unsigned ranks)
 {
     const size_t page = 4096; /* 64 words in lines of their own */
-    unsigned left, pages = 0;
+    unsigned most = broken ? ranks + broken * ranks / 8 : 0, left, pages = 0;
 
     text[0] = '\0';
     left = standin_find()->leaks(text, size);
-    for (const char *line = text; line && *line; line = strchr(line, '\n') + 1) {
+    for (const char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         unsigned objects, pins;
         size_t largest;
 

@@ -27,9 +27,10 @@ struct standin {
 /* Of the driver that the process finds. Loads it; a process without any ends. Any thread. */
 const struct standin *standin_find(void);
 
-/* Whether what is left are pages of words alone, at most so many; `text` says what else. A stream
- * was to write such a word that got no further: nobody can tell when it will, so the page stays. */
-int standin_left_words(char *text, size_t size, unsigned most);
+/* Whether what is left are pages of words alone, on a rank of some of the lives in which something
+ * was made to fail, far from all; `text` has what is left. A stream was to write such a word that
+ * got no further: nobody can tell when it will, so the page stays. */
+int standin_left_words(char *text, size_t size, unsigned broken, unsigned ranks);
 
 #ifdef __cplusplus
 }
