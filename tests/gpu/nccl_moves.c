@@ -3,6 +3,8 @@
  * What NCCL moves: messages, collectives, parts of communicators, between threads and processes. */
 #include "nccl_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -329,6 +331,61 @@ static void body_split(struct nccl_rank_of_test *r)
 void case_split(void)
 {
     nccl_ranks(RANKS, true, body_split, NULL);
+    nccl_clean();
+}
+
+/* ---- questions ---- */
+
+/* Asks for all that a test may, again and again, while communicators come, work and go. */
+static void *ask(void *data)
+{
+    char text[4096];
+    unsigned long asked = 0;
+    do {
+        standin_nccl_report(text, sizeof text);
+        standin_nccl_leaks(text, sizeof text);
+        standin_report(text, sizeof text);
+        standin_leaks(text, sizeof text);
+        asked += standin_nccl_calls() && standin_nccl_calls_of("ncclCommSplit");
+    } while (!atomic_load((atomic_bool *)data));
+    CHECK(asked);
+    return NULL;
+}
+
+static void body_asked(struct nccl_rank_of_test *r)
+{
+    cudaStream_t stream = (cudaStream_t)r->stream;
+    int next = (r->rank + 1) % r->size, before = (r->rank + r->size - 1) % r->size;
+    for (uint32_t round = 0; round < 20; round++) {
+        uint32_t mine = round, got = 0;
+        CUdeviceptr from = nccl_put(&mine, 4), to = nccl_put(&got, 4);
+        ncclComm_t part = NULL;
+        void *handle;
+        NCCL_OK(ncclCommSplit(r->comm, 0, -r->rank, &part, NULL));
+        NCCL_OK(ncclCommRegister(part, (void *)from, 4, &handle));
+        NCCL_OK(ncclGroupStart());
+        NCCL_OK(ncclSend((void *)from, 1, ncclUint32, next, r->comm, stream));
+        NCCL_OK(ncclRecv((void *)to, 1, ncclUint32, before, r->comm, stream));
+        NCCL_OK(ncclGroupEnd());
+        NCCL_OK(ncclAllReduce((void *)to, (void *)to, 1, ncclUint32, ncclSum, part, stream));
+        OK(cuStreamSynchronize(r->stream));
+        NCCL_OK(ncclCommDeregister(part, handle));
+        NCCL_OK(ncclCommDestroy(part));
+        nccl_get(&got, to, 4);
+        EXPECT(got, round * (uint32_t)r->size);
+        OK(cuMemFree(from));
+    }
+}
+
+void case_asked(void)
+{
+    atomic_bool over = false;
+    pthread_t asks;
+    OK(cuInit(0));
+    CHECK(!pthread_create(&asks, NULL, ask, &over));
+    nccl_ranks(RANKS, true, body_asked, NULL);
+    atomic_store(&over, true);
+    pthread_join(asks, NULL);
     nccl_clean();
 }
 

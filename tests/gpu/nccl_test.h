@@ -55,6 +55,7 @@ void case_collectives(void);
 void case_types(void);
 void case_one_thread(void);
 void case_split(void);
+void case_asked(void);
 void case_processes(void);
 void case_circle(void);
 void case_mixed(void);

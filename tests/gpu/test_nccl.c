@@ -145,6 +145,7 @@ static const struct test {
     {"not_blocking", case_not_blocking, {NULL}},
     {"one_thread", case_one_thread, {NULL}},
     {"split", case_split, {NULL}},
+    {"asked", case_asked, {NULL}},
     {"fault", case_fault, {NULL}},
     {"context_ends", case_context_ends, {NULL}},
     {"every_call_fails", case_every_nccl_call_fails, {NULL}},

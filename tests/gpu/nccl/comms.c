@@ -88,9 +88,12 @@ static bool all_joined(ncclComm_t comm)
 static ncclResult_t join(ncclComm_t comm)
 {
     ncclResult_t result = ncclSuccess;
-    comm->world = nccl__world_open(comm->name, comm->size);
-    if (!comm->world)
+    struct nccl_world *world = nccl__world_open(comm->name, comm->size);
+    if (!world)
         return ncclSystemError;
+    pthread_mutex_lock(&comm->lock);
+    comm->world = world;
+    pthread_mutex_unlock(&comm->lock);
     nccl__world_lock(comm->world);
     struct nccl_rank *rank = &comm->world->ranks[comm->rank];
     if (comm->world->size != comm->size || rank->joined)
@@ -230,6 +233,8 @@ static bool all_split(ncclComm_t comm)
     ncclComm_t child = comm->child;
     int at = comm->split - 1;
     bool all = true;
+    if (child)
+        pthread_mutex_lock(&child->lock);
     nccl__world_lock(world);
     for (int r = 0; r < comm->size; r++)
         all &= world->ranks[r].splits[at].said;
@@ -239,6 +244,8 @@ static bool all_split(ncclComm_t comm)
                  world->ranks[comm->rank].splits[at].color);
     }
     nccl__world_unlock(world);
+    if (child)
+        pthread_mutex_unlock(&child->lock);
     if (!all)
         return false;
     if (child && !child->world && join(child))
@@ -307,11 +314,18 @@ NCCL_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm)
 
 static void end(ncclComm_t comm)
 {
-    if (comm->world && comm->world->joined < comm->size)
-        nccl__world_unlink(comm->name);
+    pthread_mutex_lock(&comm->lock);
+    if (comm->world) {
+        nccl__world_lock(comm->world);
+        bool all = comm->world->joined == comm->size;
+        nccl__world_unlock(comm->world);
+        if (!all)
+            nccl__world_unlink(comm->name);
+    }
     nccl__world_close(comm->world);
     comm->world = NULL;
     comm->live = false;
+    pthread_mutex_unlock(&comm->lock);
 }
 
 NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
@@ -413,8 +427,10 @@ NCCL_EXPORT ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, s
     struct nccl_buffer *made = result ? NULL : calloc(1, sizeof *made);
     if (made) {
         made->live = true;
+        pthread_mutex_lock(&comm->lock);
         made->next = comm->buffers;
         comm->buffers = made;
+        pthread_mutex_unlock(&comm->lock);
         *handle = made;
     }
     return nccl__leave(comm, result);
@@ -426,12 +442,14 @@ NCCL_EXPORT ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     ncclResult_t result = nccl__enter(__func__, comm, CALL_COMM | CALL_RELEASES);
     if (result)
         return nccl__leave(comm, result);
+    pthread_mutex_lock(&comm->lock);
     for (struct nccl_buffer *buffer = comm->buffers; buffer; buffer = buffer->next)
         if (buffer == handle && buffer->live)
             found = buffer;
+    if (found)
+        found->live = false;
+    pthread_mutex_unlock(&comm->lock);
     if (!found)
         result = nccl__misuse(comm, ncclInvalidArgument, "%p is no registered buffer", handle);
-    else
-        found->live = false;
     return nccl__leave(comm, result);
 }

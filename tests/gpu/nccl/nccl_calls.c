@@ -201,15 +201,28 @@ ncclResult_t nccl__leave(ncclComm_t comm, ncclResult_t result)
 
 /* ---- what tests ask ---- */
 
+/* Communicators stay, so that the list of a moment can be read without the lock of the list. */
+static ncclComm_t all_comms(void)
+{
+    pthread_mutex_lock(&nccl__lock);
+    ncclComm_t comms = nccl__comms;
+    pthread_mutex_unlock(&nccl__lock);
+    return comms;
+}
+
 static void waiting(ncclComm_t comm, char *text, size_t size, size_t *used)
 {
-    nccl__world_lock(comm->world);
-    const struct nccl_rank *rank = &comm->world->ranks[comm->rank];
-    if (rank->executing)
-        append(text, size, used, "rank %d of %d is in %s, launch %llu of %llu\n", comm->rank,
-               comm->size, rank->what, (unsigned long long)comm->done + 1,
-               (unsigned long long)comm->issued);
-    nccl__world_unlock(comm->world);
+    pthread_mutex_lock(&comm->lock);
+    if (comm->live && comm->world) {
+        nccl__world_lock(comm->world);
+        const struct nccl_rank *rank = &comm->world->ranks[comm->rank];
+        if (rank->executing)
+            append(text, size, used, "rank %d of %d is in %s, launch %llu of %llu\n", comm->rank,
+                   comm->size, rank->what, (unsigned long long)comm->done + 1,
+                   (unsigned long long)comm->issued);
+        nccl__world_unlock(comm->world);
+    }
+    pthread_mutex_unlock(&comm->lock);
 }
 
 NCCL_EXPORT unsigned standin_nccl_report(char *text, size_t size)
@@ -220,11 +233,9 @@ NCCL_EXPORT unsigned standin_nccl_report(char *text, size_t size)
     if (text && size)
         text[0] = '\0';
     append(text, size, &used, "%s", texts);
-    ncclComm_t comms = nccl__comms;
-    pthread_mutex_unlock(&nccl__lock); /* who has a world's lock may want it */
-    for (ncclComm_t comm = comms; comm; comm = comm->next)
-        if (comm->live && comm->world)
-            waiting(comm, text, size, &used);
+    pthread_mutex_unlock(&nccl__lock);
+    for (ncclComm_t comm = all_comms(); comm; comm = comm->next)
+        waiting(comm, text, size, &used);
     return found;
 }
 
@@ -241,19 +252,19 @@ NCCL_EXPORT unsigned standin_nccl_leaks(char *text, size_t size)
 {
     size_t used = 0;
     unsigned found = 0;
-    pthread_mutex_lock(&nccl__lock);
     if (text && size)
         text[0] = '\0';
-    for (ncclComm_t comm = nccl__comms; comm; comm = comm->next) {
+    for (ncclComm_t comm = all_comms(); comm; comm = comm->next) {
         unsigned buffers = 0;
+        pthread_mutex_lock(&comm->lock);
         for (struct nccl_buffer *buffer = comm->buffers; buffer; buffer = buffer->next)
             buffers += buffer->live;
         if (comm->live || buffers)
             append(text, size, &used, "rank %d of %d: %s, %u buffers\n", comm->rank, comm->size,
                    comm->live ? "not destroyed" : "destroyed", buffers);
         found += comm->live + buffers;
+        pthread_mutex_unlock(&comm->lock);
     }
-    pthread_mutex_unlock(&nccl__lock);
     return found;
 }
 

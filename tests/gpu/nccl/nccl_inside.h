@@ -118,12 +118,14 @@ struct nccl_buffer {
     bool live;
 };
 
+/* Any thread may ask what is there: what it reads, the threads of the communicator write with the
+ * lock only, and read without. A lock is taken before its world's, and that before nccl__lock. */
 struct ncclComm {
     struct ncclComm *next;
-    bool live;
+    bool live;        /* with the lock */
     _Atomic int busy; /* calls that are in it */
     char name[NAME_MAX_BYTES];
-    struct nccl_world *world;
+    struct nccl_world *world; /* with the lock, and rank and size */
     int rank, size, device;
     CUcontext context;
     bool blocking, finalized;
@@ -135,10 +137,10 @@ struct ncclComm {
     struct nccl_launch *held;    /* issued when polled */
     int split;                   /* splits so far */
     ncclComm_t child;            /* of the latest one, until it is there */
-    struct nccl_buffer *buffers;
-    pthread_mutex_t lock; /* of what follows */
+    struct nccl_buffer *buffers; /* with the lock */
+    pthread_mutex_t lock;
     pthread_cond_t done_cond;
-    uint64_t issued, done;
+    uint64_t issued, done; /* with the lock, also to read */
     char last_error[256];
 };
 
