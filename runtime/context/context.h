@@ -66,8 +66,10 @@ struct weft_context {
     int shrinking;                         /* the latest of them has not ended */
     struct weft__commanded commanded;
     struct weft_object *all_objects;
-    struct weft_run *sequence_run; /* of the sequence: the one that was started last, or NULL */
-    uint64_t sequence_next;        /* its next version */
+    /* Of the sequence: the run that was started last, or NULL, and its next version. Who starts one
+     * writes them, without driving; who drives reads them and takes a run out that is freed. */
+    _Atomic(struct weft_run *) sequence_run;
+    _Atomic uint64_t sequence_next;
     _Atomic(struct weft__attachment *) attachments; /* latest first */
     _Atomic uint32_t objects_open; /* so many are not over; of the root: of the family */
     _Atomic uint32_t releasing;    /* threads in a `release` callback */
@@ -146,6 +148,8 @@ int weft__device_check(const char *who, const struct weft_run *run, weft_slot_t 
 int weft__drive_try(struct weft_context *context);
 /* Whether the calling thread drives it, which calls into weft only from a callback. */
 int weft__drives(struct weft_context *context);
+/* An error if a run of the sequence is under way. From any thread. */
+int weft__sequence_check(const char *who, struct weft_context *context);
 /* Takes the engine, waiting for whoever drives it to finish a step. */
 WEFT__PRIVATE void weft__drive_lock(struct weft_context *context);
 /* As weft__drive_lock(), until a time of the machine's clock. 1; 0: somebody drives on and on. */

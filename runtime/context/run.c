@@ -161,7 +161,7 @@ static int refuse_peers(const char *who, const struct weft_run *run)
 
 static uint64_t next_version(const struct weft_run *run)
 {
-    return in_sequence(run) ? run->context->sequence_next : run->next_version;
+    return in_sequence(run) ? weft_sequence_next(run->context) : run->next_version;
 }
 
 static int check_start(const char *who, const struct weft_run *run, uint64_t version,
@@ -176,10 +176,9 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
     if (run->zombie)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", who,
                            run->plan->name);
-    const struct weft_run *other = in_sequence(run) ? run->context->sequence_run : NULL;
-    if (other && !weft__run_idle(other))
-        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s`, of the same sequence, is active",
-                           who, other->plan->name);
+    int status = in_sequence(run) ? weft__sequence_check(who, run->context) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
     uint64_t least = run->unordered ? 0 : next_version(run);
     WEFT__REQUIRE(!explicit_version || (version >= least && version < UINT64_MAX),
                   "%s: argument `version` is %llu, expected %llu to 2^64-2", who,
@@ -214,8 +213,10 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
     run->next_version = version + 1;
     run->starts++;
     if (in_sequence(run)) {
-        run->context->sequence_run = run;
-        run->context->sequence_next = version + 1;
+        struct weft_context *context = run->context;
+        atomic_store_explicit(&context->engine.sequence_busy, 1, memory_order_relaxed);
+        atomic_store_explicit(&context->sequence_run, run, memory_order_relaxed);
+        atomic_store_explicit(&context->sequence_next, version + 1, memory_order_relaxed);
     }
     /* A value whose node is retired in this version must not keep an older one. */
     for (uint32_t v = 0; v < run->plan->value_count; v++)

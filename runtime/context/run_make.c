@@ -88,7 +88,7 @@ static void set_up(struct weft_run *run, const struct layout *layout)
         }
     run->bound_peers = (void *)(base + layout->peers);
     run->peers = plan->peers;
-    run->version = UINT64_MAX;
+    run->version = run->ended_version = UINT64_MAX;
 }
 
 /* Its part on the host: whether there was memory. */
@@ -248,8 +248,9 @@ void weft__run_free(struct weft_run *run)
     }
     weft__match_unreserve(&engine->match, run->plan->recv_count);
     weft__hold_leave(run);
-    if (context->sequence_run == run)
-        context->sequence_run = NULL;
+    struct weft_run *latest = run; /* another one may be started at this moment */
+    atomic_compare_exchange_strong_explicit(&context->sequence_run, &latest, NULL,
+                                            memory_order_relaxed, memory_order_relaxed);
     if (run->borrowed == 0) {
         release_memory(run);
         return;
@@ -366,6 +367,9 @@ static int make_run(struct weft_run **out, struct weft_context *context, struct 
     run->signalled = config->signalled;
     run->ended = config->ended;
     run->user = config->user;
+    run->local_only = config->local_only;
+    run->of_object = config->local_only && config->object;
+    run->deadline_ns = config->deadline_ns == WEFT_NEVER ? 0 : config->deadline_ns;
     if (config->sequence)
         run->object = &context->engine.sequence;
     else if (!config->local_only)
@@ -429,9 +433,6 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
     weft__log(context, WEFT_LOG_DEBUG, "object %s: a run of `%s`, %u nodes, %zu bytes",
               run->object ? WEFT__OBJECT_NAME(run->object->id) : "-1", plan->name, plan->node_count,
               weft_plan_run_bytes(plan));
-    run->local_only = config.local_only;
-    run->of_object = config.local_only && config.object;
-    run->deadline_ns = config.deadline_ns == WEFT_NEVER ? 0 : config.deadline_ns;
     *out = run;
     return WEFT_OK;
 }

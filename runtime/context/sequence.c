@@ -11,7 +11,22 @@
 
 uint64_t weft_sequence_next(const struct weft_context *context)
 {
-    return context ? context->sequence_next : 0;
+    return context ? atomic_load_explicit(&context->sequence_next, memory_order_relaxed) : 0;
+}
+
+int weft__sequence_check(const char *who, struct weft_context *context)
+{
+    if (!atomic_load_explicit(&context->engine.sequence_busy, memory_order_acquire))
+        return WEFT_OK;
+    int driving = weft__drives(context);
+    if (!driving) /* or it could end, and be freed, while its name is read */
+        weft__drive_lock(context);
+    const struct weft_run *run = atomic_load_explicit(&context->sequence_run, memory_order_relaxed);
+    int status = weft__error(WEFT_ERR_STATE, "%s: the run of `%s`, of the same sequence, is active",
+                             who, run ? run->plan->name : "?");
+    if (!driving)
+        weft__drive_unlock(context);
+    return status;
 }
 
 int weft_sequence_fail(struct weft_context *context, int status, const char *text)
@@ -20,15 +35,15 @@ int weft_sequence_fail(struct weft_context *context, int status, const char *tex
         return WEFT__INVALID("%s: argument `context` is NULL", __func__);
     if (status >= 0)
         return WEFT__INVALID("%s: argument `status` is %d, expected an error", __func__, status);
-    const struct weft_run *run = context->sequence_run;
-    if (run && !weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s`, of the sequence, is active",
-                           __func__, run->plan->name);
-    if (context->sequence_next == UINT64_MAX)
+    int active = weft__sequence_check(__func__, context);
+    if (active != WEFT_OK)
+        return active;
+    uint64_t next = weft_sequence_next(context);
+    if (next == UINT64_MAX)
         return WEFT__INVALID("%s: the sequence has had the last version", __func__);
     weft__drive_lock(context);
-    weft__sequence_give_up(&context->engine, context->sequence_next++, status,
-                           text ? text : weft_status_text(status));
+    atomic_store_explicit(&context->sequence_next, next + 1, memory_order_relaxed);
+    weft__sequence_give_up(&context->engine, next, status, text ? text : weft_status_text(status));
     weft__drive_unlock(context);
     return WEFT_OK;
 }

@@ -228,12 +228,12 @@ static char *finish(struct weft__out *out)
 char *weft__report(const struct weft_run *run)
 {
     struct weft__out out = {0};
-    int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+    int state = atomic_load_explicit(&run->state, memory_order_acquire); /* as in put_object() */
     if (state == WEFT__RUN_ACTIVE)
         add_run(&out, run, weft__clock(run->context));
     else
         weft__out_format(&out, "`%s`, version %llu: %s\n", run->plan->name,
-                         (unsigned long long)run->version,
+                         (unsigned long long)weft__run_told_version(run, state),
                          state == WEFT__RUN_ENDED ? "ended" : "not started");
     return finish(&out);
 }

@@ -246,7 +246,9 @@ static void put_object(struct weft__out *out, const struct weft_context *context
         weft__out_text(out, ",\"state\":\"idle\",\"nodes\":[]}");
         return;
     }
-    int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+    /* Acquire pairs with the release of who queues it: the version is there. */
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    uint64_t version = weft__run_told_version(run, state);
     weft__out_text(out, ",\"plan\":");
     weft__out_json(out, run->plan->name);
     weft__out_format(out, ",\"state\":\"%s\"",
@@ -254,8 +256,8 @@ static void put_object(struct weft__out *out, const struct weft_context *context
                      : state == WEFT__RUN_ENDED  ? "ended"
                      : state == WEFT__RUN_QUEUED ? "queued"
                                                  : "idle");
-    if (run->version != UINT64_MAX)
-        weft__out_format(out, ",\"version\":%llu", (unsigned long long)run->version);
+    if (version != UINT64_MAX)
+        weft__out_format(out, ",\"version\":%llu", (unsigned long long)version);
     /* An active one is failing: the state is taken before anything of it is taken back. */
     if (state == WEFT__RUN_ENDED || (active && run->status < 0)) {
         weft__out_format(out, ",\"status\":%d", run->status);
@@ -291,10 +293,12 @@ static void put_objects(struct weft__out *out, const struct weft_context *contex
     for (size_t c = 0; engine->objects && c <= engine->object_mask; c++)
         for (const struct weft__object *o = engine->objects[c]; o; o = o->next)
             objects[count++] = (struct placed){o, o->active};
-    if (context->sequence_next > 0)
+    if (weft_sequence_next(context) > 0)
         objects[count++] =
-            (struct placed){&engine->sequence, engine->sequence.active ? engine->sequence.active
-                                                                       : context->sequence_run};
+            (struct placed){&engine->sequence, engine->sequence.active
+                                                   ? engine->sequence.active
+                                                   : atomic_load_explicit(&context->sequence_run,
+                                                                          memory_order_relaxed)};
     qsort(objects, count, sizeof *objects, compare_ids);
     for (const struct weft_run *run = context->runs; run; run = run->all_next) {
         const struct placed key = {run->object, NULL};

@@ -104,6 +104,7 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
             object->failing = run->version;
     }
     run->status = status;
+    run->ended_version = run->version;
     if (engine->recorder)
         weft__note_run(engine, run, WEFT__NOTE_RUN_END);
     struct weft_series *series = run->series;
@@ -113,6 +114,8 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
         weft__watches_fail(run, status);
     if (ended)
         atomic_store_explicit(&run->telling, 1, memory_order_relaxed);
+    if (object == &engine->sequence) /* release, as the state: who starts the next one sees it */
+        atomic_store_explicit(&engine->sequence_busy, 0, memory_order_release);
     /* Release pairs with the acquire of those who look at the state: they see the results. */
     atomic_store_explicit(&run->state, WEFT__RUN_ENDED, memory_order_release);
     if (series)

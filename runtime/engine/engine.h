@@ -200,7 +200,8 @@ struct weft_run {
     struct weft_plan *plan;
     struct weft__object *object; /* NULL: local only */
     struct weft_series *series;
-    uint64_t version; /* active or latest */
+    uint64_t version;       /* active or latest; of an idle one, of who starts it */
+    uint64_t ended_version; /* that has ended last; UINT64_MAX: none */
     uint64_t next_version;
     int status;      /* valid once ended */
     int cause;       /* of a failure that began elsewhere; 0: here */
@@ -369,7 +370,8 @@ struct weft__engine {
     int failed; /* the status with which every run ends, once the transport or a rank has failed */
     char *reason; /* for it; NULL: the transport */
     struct weft_context_stats stats;
-    struct weft__object sequence; /* of the runs with weft_run_config.sequence; in no chain */
+    struct weft__object sequence;   /* of the runs with weft_run_config.sequence; in no chain */
+    _Atomic uint32_t sequence_busy; /* one of them has been started, and has not ended */
     /* Its latest versions of which everybody has been, or is being, told that they have failed. */
     uint64_t given_up[WEFT__GIVEN_UP_KEPT];
     uint64_t given_up_count;
@@ -645,6 +647,14 @@ static inline int weft__run_idle(const struct weft_run *run)
 {
     int state = atomic_load_explicit(&run->state, memory_order_acquire);
     return state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED;
+}
+
+/* Which version a run that is, or was, in `state` is told to be at: who starts the next one may be
+ * writing that of one that has ended. While driving. */
+static inline uint64_t weft__run_told_version(const struct weft_run *run, int state)
+{
+    return state == WEFT__RUN_ACTIVE || state == WEFT__RUN_QUEUED ? run->version
+                                                                  : run->ended_version;
 }
 
 static inline struct weft__xfer *weft__xfer_of(struct weft__message *message)

@@ -116,6 +116,73 @@ Test(sequence, one_run_at_a_time)
     ranks_run_each_progress(start_two, 3, NULL);
 }
 
+/* ---- other threads ---- */
+
+enum { STEPS = 200 };
+
+struct beside {
+    struct weft_context *context;
+    struct weft_run *steps[2];
+    atomic_int over;
+};
+
+/* Runs that are no steps come and go: who frees one looks for it in the sequence. */
+static void *make_others(void *user)
+{
+    struct beside *beside = user;
+    struct weft_run_config config;
+    weft_run_config_init(&config);
+    config.local_only = 1;
+    do {
+        struct weft_schedule *s = new_schedule(0, 1);
+        weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+        weft_run_destroy(make_run(beside->context, commit(s), &config));
+        sched_yield();
+    } while (!atomic_load(&beside->over));
+    return NULL;
+}
+
+static void *look(void *user)
+{
+    struct beside *beside = user;
+    do {
+        OK(weft_context_dump_state(beside->context, "/dev/null", "looked at"));
+        for (int i = 0; i < 2; i++) {
+            char *text = NULL;
+            OK(weft_run_report(beside->steps[i], &text));
+            CHECK_TEXT(text, ", version ");
+            weft_memory_free(text);
+        }
+        CHECK(weft_sequence_next(beside->context) <= STEPS);
+        sched_yield();
+    } while (!atomic_load(&beside->over));
+    return NULL;
+}
+
+Test(sequence, beside_threads_that_make_other_runs_and_look)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct beside beside = {.context = alone.context};
+    int64_t in = 3, out = 0;
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        beside.steps[i] = step_run(alone.context, plan_of(alone.context, "allreduce", 1));
+        bind_allreduce(beside.steps[i], &in, &out);
+        OK(weft_run_execute(beside.steps[i]));
+    }
+    CHECK(pthread_create(&threads[0], NULL, make_others, &beside) == 0);
+    CHECK(pthread_create(&threads[1], NULL, look, &beside) == 0);
+    for (int step = 2; step < STEPS; step++)
+        OK(weft_run_execute(beside.steps[step % 3 == 0]));
+    atomic_store(&beside.over, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(out == 3 && weft_sequence_next(alone.context) == STEPS);
+    for (int i = 0; i < 2; i++)
+        weft_run_destroy(beside.steps[i]);
+    alone_destroy(&alone);
+}
+
 /* ---- failing ---- */
 
 static struct weft_run *sum_run(struct weft_context *context, int64_t *in, int64_t *out)
