@@ -29,6 +29,7 @@ struct weft_series {
     int holding;       /* `arm` has said: not yet */
     uint64_t retry_at; /* when to ask it again */
     atomic_int state;
+    int failing;                    /* the status, while an armed version is still to end */
     int status;                     /* once over */
     char why[WEFT__ERROR_BYTES];    /* if that is an error; written before it is over */
     _Atomic uint64_t failed;        /* the version that has; UINT64_MAX: none */
@@ -219,7 +220,7 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
     return status;
 }
 
-/* Ends the series with a status. While driving. */
+/* Ends the series with a status: nothing of it ends any more. While driving. */
 static void end_series(struct weft_series *series, int status)
 {
     series->status = status;
@@ -363,30 +364,33 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
 {
     uint64_t version = run->version;
     atomic_store_explicit(&series->run, NULL, memory_order_release);
-    /* Over: it failed between `arm` and the start of its run, and said why. */
-    if (status != WEFT_OK && atomic_load(&series->state) != SERIES_OVER) {
+    if (status != WEFT_OK && !series->failing && atomic_load(&series->state) != SERIES_OVER) {
         tell_why(series, status, "%s", weft_run_error(run));
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
     if (series->config.ended)
         series->config.ended(series->config.user, series, version, status);
-    if (status != WEFT_OK) { /* the version stays: it has not been */
-        if (atomic_load(&series->state) != SERIES_OVER)
-            end_series(series, status);
+    if (status == WEFT_OK) /* else the version stays: it has not been */
+        /* Release: who sees the next version sees what `ended` has done. */
+        atomic_store_explicit(&series->version, version + 1, memory_order_release);
+    if (atomic_load(&series->state) == SERIES_OVER)
         return;
-    }
-    /* Release: who sees the next version sees what `ended` has done. */
-    atomic_store_explicit(&series->version, version + 1, memory_order_release);
-    if (atomic_load(&series->state) == SERIES_RUNNING)
+    if (status != WEFT_OK || series->failing)
+        end_series(series, series->failing ? series->failing : status);
+    else
         arm(series);
 }
 
 void weft__series_failed(struct weft_series *series, int status, const char *text)
 {
-    if (atomic_load(&series->state) == SERIES_OVER)
+    if (series->failing || atomic_load(&series->state) == SERIES_OVER)
         return;
     tell_why(series, status, "%s", text);
-    end_series(series, status);
+    /* A version that is armed, and has not begun, ends as soon as it begins. */
+    if (atomic_load_explicit(&series->run, memory_order_relaxed))
+        series->failing = status;
+    else
+        end_series(series, status);
 }
 
 void weft__series_all_failed(struct weft_context *context, int status, const char *text)
@@ -397,14 +401,14 @@ void weft__series_all_failed(struct weft_context *context, int status, const cha
 
 void weft__series_signalled(struct weft_series *series, const struct weft__message *message)
 {
-    if (series->config.signalled && atomic_load(&series->state) != SERIES_OVER)
+    if (series->config.signalled && !series->failing && atomic_load(&series->state) != SERIES_OVER)
         series->config.signalled(series->config.user, series, message->from, message->tag,
                                  message->version);
 }
 
 void weft__series_poked(struct weft_series *series)
 {
-    if (atomic_load(&series->state) != SERIES_RUNNING)
+    if (series->failing || atomic_load(&series->state) != SERIES_RUNNING)
         return;
     if (series->config.poked)
         series->config.poked(series->config.user, series);

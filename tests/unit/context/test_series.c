@@ -227,7 +227,7 @@ static struct weft_series *make_held(struct weft_context *context, struct held *
     return series;
 }
 
-Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 20)
+Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 100)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct held held = {0};
@@ -248,7 +248,7 @@ Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 20)
     alone_destroy(&alone);
 }
 
-Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 20)
+Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 100)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct held held = {.go = 1};
@@ -277,7 +277,7 @@ static void signal_the_other(struct ranks *ranks, struct weft_context *context, 
     weft_series_destroy(series);
 }
 
-Test(series, signals_that_no_event_waits_for_are_told, .timeout = 20)
+Test(series, signals_that_no_event_waits_for_are_told, .timeout = 100)
 {
     struct ranks ranks;
     ranks_init(&ranks, 2, signal_the_other, NULL);
@@ -294,7 +294,7 @@ static void *wait_for_end(void *argument)
     return NULL;
 }
 
-Test(series, a_series_that_ends_before_it_begins_wakes_those_who_wait, .timeout = 20)
+Test(series, a_series_that_ends_before_it_begins_wakes_those_who_wait, .timeout = 100)
 {
     for (int i = 0; i < 50; i++) {
         struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
@@ -306,7 +306,7 @@ Test(series, a_series_that_ends_before_it_begins_wakes_those_who_wait, .timeout 
         record.stop_with = WEFT_RETIRED;
         struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
         CHECK(pthread_create(&thread, NULL, wait_for_end, series) == 0);
-        for (int y = 0; y < i * 20; y++)
+        for (int y = 0; y < i * 4; y++) /* beside others each takes a slice of theirs */
             sched_yield();
         OK(weft_series_start(series));
         pthread_join(thread, NULL);
@@ -377,6 +377,63 @@ Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
     CHECK_STATUS(weft_series_wait(series, 3, WEFT_NEVER), WEFT_ERR_COMPUTE);
     weft_series_destroy(series);
     weft_op_destroy(op);
+    alone_destroy(&alone);
+}
+
+/* An object that fails when a version is armed, and has not begun. */
+struct between {
+    struct weft_object *object;
+    struct weft_series *series;
+    int ended_status; /* of the version; 1: it has not ended */
+    int over;         /* the series was, before its version had ended */
+};
+
+static int arm_and_fail(void *user, struct weft_series *series, struct weft_series_arm *choice)
+{
+    struct between *between = user;
+    (void)series;
+    if (choice->version == 1) /* it is looked at before the version, which is commanded after it */
+        OK(weft_object_fail(between->object, WEFT_ERR_IO, "between the two"));
+    return WEFT_OK;
+}
+
+static void ended_between(void *user, struct weft_series *series, uint64_t version, int status)
+{
+    struct between *between = user;
+    if (version != 1)
+        return;
+    between->ended_status = status;
+    between->over = weft_series_fire(series, version, 0) == WEFT_ERR_STATE;
+}
+
+Test(series, is_over_when_the_version_that_was_armed_has_ended)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct between between = {.ended_status = 1};
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    struct weft_plan *plan = commit(s);
+    struct weft_series_config config;
+    OK(weft_object_create(&between.object, alone.context, NULL));
+    weft_series_config_init(&config);
+    config.object = between.object;
+    config.plans = &plan;
+    config.plan_count = 1;
+    config.arm = arm_and_fail;
+    config.ended = ended_between;
+    config.user = &between;
+    OK(weft_series_create(&between.series, alone.context, &config));
+    weft_plan_destroy(plan);
+    OK(weft_series_start(between.series));
+    OK(fire(between.series, 0, event));
+    CHECK_STATUS(weft_series_wait(between.series, UINT64_MAX - 1, WEFT_NEVER), WEFT_ERR_IO);
+    CHECK_TEXT(weft_error_text(), "between the two");
+    CHECK_STATUS(between.ended_status, WEFT_ERR_IO);
+    CHECK(!between.over);
+    CHECK(weft_series_version(between.series) == 1);
+    CHECK_STATUS(weft_series_fire(between.series, 1, event), WEFT_ERR_STATE);
+    weft_series_destroy(between.series);
+    weft_object_destroy(between.object);
     alone_destroy(&alone);
 }
 
@@ -655,7 +712,7 @@ Test(series, a_rank_that_comes_late_runs_through_what_it_missed)
 
 /* The signal that ends a version is for the next one, too: there it fires both events of its
  * channel, though the application had fired one of them before. */
-Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout = 20)
+Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout = 100)
 {
     for (int mine = 0; mine < 2; mine++) {
         struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
