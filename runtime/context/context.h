@@ -351,10 +351,16 @@ int weft__recorder_collect(struct weft_context *context, struct weft_trace *trac
 
 /* ---- files of a rank: rank_file.c ---- */
 
-/* Makes an empty file DIR/weft-WHAT.RANK-of-SIZE.PID.N.json, with the first N from *number that is
- * free; *number becomes the next one. WEFT_OK, or WEFT_ERR_IO. */
+/* In `path` the name of a new file, DIR/weft-WHAT.RANK-of-SIZE.PID.N.json, with the first N from
+ * *number that is free; *number becomes the next one. An empty file weft__rank_file_part(path) is
+ * there, to be written and given to weft__rank_file_end(): whoever ends the process meanwhile
+ * leaves no half of a file under a name that is read. WEFT_OK, or WEFT_ERR_IO. */
+enum { WEFT__PATH_BYTES = 4096 };
 int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
-                    unsigned *number, char *path, size_t size);
+                    unsigned *number, char path[WEFT__PATH_BYTES]);
+void weft__rank_file_part(const char *path, char part[WEFT__PATH_BYTES]);
+/* With what writing it has come to: it gets its name, or goes. The status, or WEFT_ERR_IO. */
+int weft__rank_file_end(const char *path, int status);
 /* Whose messages and whose clock a transport has, as texts. */
 enum { WEFT__ORIGIN_BYTES = 64 };
 void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIGIN_BYTES],

@@ -8,24 +8,48 @@
 #include <string.h>
 #include <unistd.h>
 
-int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
-                    unsigned *number, char *path, size_t size)
+static const char unfinished[] = ".unfinished";
+
+void weft__rank_file_part(const char *path, char part[WEFT__PATH_BYTES])
 {
+    snprintf(part, WEFT__PATH_BYTES, "%s%s", path, unfinished);
+}
+
+int weft__rank_file_end(const char *path, int status)
+{
+    char part[WEFT__PATH_BYTES];
+    weft__rank_file_part(path, part);
+    if (status != WEFT_OK)
+        unlink(part);
+    else if (rename(part, path) != 0)
+        status = weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
+    return status;
+}
+
+/* Other contexts of the process look for a number, too. One that has it has the unfinished file, or
+ * has given that its name: looked for before, and again once this one has the unfinished file. */
+int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
+                    unsigned *number, char path[WEFT__PATH_BYTES])
+{
+    char part[WEFT__PATH_BYTES];
     const struct weft__transport *transport = context->engine.transport;
     for (;;) {
-        int length = snprintf(path, size, "%s/weft-%s.%d-of-%d.%ld.%u.json", directory, what,
-                              transport->rank, transport->size, (long)getpid(), *number);
-        if (length < 0 || (size_t)length >= size)
+        int length = snprintf(path, WEFT__PATH_BYTES, "%s/weft-%s.%d-of-%d.%ld.%u.json", directory,
+                              what, transport->rank, transport->size, (long)getpid(), (*number)++);
+        if (length < 0 || (size_t)length + sizeof unfinished > WEFT__PATH_BYTES)
             return weft__error(WEFT_ERR_IO, "%.64s...: %s", directory, strerror(ENAMETOOLONG));
-        int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file >= 0) {
-            close(file);
-            ++*number;
+        if (access(path, F_OK) == 0)
+            continue;
+        weft__rank_file_part(path, part);
+        int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file < 0 && errno != EEXIST)
+            return weft__error(WEFT_ERR_IO, "%s: %s", part, strerror(errno));
+        if (file < 0)
+            continue;
+        close(file);
+        if (access(path, F_OK) != 0)
             return WEFT_OK;
-        }
-        if (errno != EEXIST)
-            return weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
-        ++*number;
+        unlink(part);
     }
 }
 

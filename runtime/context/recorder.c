@@ -8,6 +8,7 @@
 #include "runtime/context/context.h"
 #include "runtime/engine/record.h"
 #include <string.h>
+#include <unistd.h>
 #include <weft/trace.h>
 
 #define RECORDS      ((size_t)1 << 18)
@@ -103,30 +104,38 @@ int weft_context_trace_collect(struct weft_context *context, struct weft_trace *
 /* The file of a recorder: the same each time it is written. */
 static int find_path(struct weft_context *context, struct weft__recorder *recorder)
 {
-    char path[4096];
+    char path[WEFT__PATH_BYTES];
     unsigned number = 0;
     if (recorder->path)
         return WEFT_OK;
-    int status = weft__rank_file(context, recorder->directory, "trace", &number, path, sizeof path);
+    int status = weft__rank_file(context, recorder->directory, "trace", &number, path);
     if (status != WEFT_OK)
         return status;
     recorder->path = weft__strdup(path);
-    return recorder->path ? WEFT_OK : weft__error_memory("the name of a trace");
+    return recorder->path ? WEFT_OK
+                          : weft__rank_file_end(path, weft__error_memory("the name of a trace"));
 }
 
 void weft__recorder_flush(struct weft_context *context)
 {
     struct weft__recorder *recorder = context->engine.recorder;
     struct weft_trace *trace = NULL;
+    char part[WEFT__PATH_BYTES];
     if (!recorder || !recorder->directory)
         return;
-    int status = find_path(context, recorder);
-    if (status == WEFT_OK)
-        status = weft_trace_create(&trace);
+    int status = weft_trace_create(&trace);
     if (status == WEFT_OK)
         status = weft__recorder_collect(context, trace);
     if (status == WEFT_OK)
-        status = weft_trace_write(trace, recorder->path);
+        status = find_path(context, recorder);
+    if (status == WEFT_OK) {
+        weft__rank_file_part(recorder->path, part);
+        status = weft__rank_file_end(recorder->path, weft_trace_write(trace, part));
+        if (status != WEFT_OK && access(recorder->path, F_OK) != 0) { /* its name is free again */
+            weft__free(recorder->path);
+            recorder->path = NULL;
+        }
+    }
     weft_trace_destroy(trace);
     if (status != WEFT_OK)
         weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());

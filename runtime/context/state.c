@@ -387,14 +387,15 @@ int weft_context_dump_state(struct weft_context *context, const char *path, cons
 
 void weft__state_dump(struct weft_context *context, const char *why)
 {
-    char path[4096];
+    char path[WEFT__PATH_BYTES], part[WEFT__PATH_BYTES];
     unsigned number = context->state_number;
     if (!context->state_directory)
         return;
-    int status =
-        weft__rank_file(context, context->state_directory, "state", &number, path, sizeof path);
-    if (status == WEFT_OK)
-        status = write_state(context, number - 1, path, why);
+    int status = weft__rank_file(context, context->state_directory, "state", &number, path);
+    if (status == WEFT_OK) {
+        weft__rank_file_part(path, part);
+        status = weft__rank_file_end(path, write_state(context, number - 1, part, why));
+    }
     context->state_number = number;
     if (status != WEFT_OK)
         weft__log(context, WEFT_LOG_WARNING, "WEFT_STATE: %s", weft_error_text());

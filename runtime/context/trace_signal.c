@@ -29,6 +29,8 @@
 /* How long a context is waited for whose engine somebody drives on and on, as in an operation of a
  * user that does not return. Nothing is recorded then, so its trace is taken as it is. */
 #define PATIENCE_NS UINT64_C(1000000000)
+/* One at least has each, if those before it have used that up: files take their time. */
+#define MOMENT_NS UINT64_C(100000000)
 
 enum { SIGNALS = 3, STOP = SIGNALS };
 static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
@@ -132,7 +134,8 @@ static void write_traces(void)
             await_virtual(context, asked, until);
             continue;
         }
-        int driving = weft__drive_lock_until(context, until);
+        uint64_t moment = weft__now() + MOMENT_NS;
+        int driving = weft__drive_lock_until(context, moment > until ? moment : until);
         weft__recorder_flush(context);
         if (driving)
             weft__drive_unlock(context);
@@ -175,7 +178,6 @@ static int start_thread(void)
 static int begin(void)
 {
     if (owner != getpid()) { /* at first, and in a child that was forked */
-        watched = NULL;
         if (pipe2(ends, O_CLOEXEC) != 0)
             return errno;
         fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -202,16 +204,19 @@ void weft__trace_watch(struct weft_context *context)
 {
     int error = 0;
     pthread_mutex_lock(&life);
-    if (!has_thread || owner != getpid()) {
+    int begins = !has_thread || owner != getpid();
+    if (begins) /* of a child that was forked: all are its parent's */
+        watched = NULL;
+    pthread_mutex_lock(&lock);
+    context->watched_next = watched;
+    watched = context; /* before a signal is caught that would write it */
+    pthread_mutex_unlock(&lock);
+    if (begins) {
         error = begin();
         has_thread = error == 0;
     }
-    if (error == 0) {
-        pthread_mutex_lock(&lock);
-        context->watched_next = watched;
-        watched = context;
-        pthread_mutex_unlock(&lock);
-    }
+    if (error != 0)
+        watched = NULL;
     pthread_mutex_unlock(&life);
     if (error != 0)
         weft__log(
