@@ -194,6 +194,8 @@ int weft__cuda_comms_end_now(struct weft__cuda *cuda)
 
 void weft__cuda_comms_settle(struct weft__cuda *cuda)
 {
+    struct weft__cuda_comm *comm, *next;
+
     pthread_mutex_lock(&cuda->comm_lock);
     cuda->comm_stop = 1;
     pthread_cond_signal(&cuda->comm_more);
@@ -202,7 +204,13 @@ void weft__cuda_comms_settle(struct weft__cuda *cuda)
     pthread_mutex_lock(&cuda->comm_lock);
     cuda->comm_thread_runs = 0;
     cuda->comm_stop = 0;
+    comm = cuda->ending;
+    cuda->ending = NULL;
     pthread_mutex_unlock(&cuda->comm_lock);
+    for (; comm; comm = next) { /* given between the end of the thread and its join */
+        next = comm->next;
+        give(cuda, comm);
+    }
 }
 
 void weft__cuda_comms_free(struct weft__cuda *cuda)

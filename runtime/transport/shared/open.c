@@ -351,7 +351,7 @@ static int confirmed(struct opening *opening, struct outgoing *outgoing)
 
 /* A descriptor of the process at the other end, by which its end is known; -1: the kernel has none.
  * Or an error. */
-static int process_of(const struct opening *opening, int socket, int pid, int *file)
+static int process_of(const struct opening *opening, int socket, int member, int pid, int *file)
 {
     socklen_t length = sizeof *file;
 
@@ -363,6 +363,8 @@ static int process_of(const struct opening *opening, int socket, int pid, int *f
         *file = (int)syscall(SYS_pidfd_open, pid, 0u);
         if (*file >= 0 || errno == ENOSYS || errno == EPERM || errno == EINVAL)
             return WEFT_OK;
+        if (errno == ESRCH) /* unless it has been killed */
+            return lost(opening, member, "its process", errno);
     }
     return failed_call(opening, "a descriptor of another rank's process", errno);
 }
@@ -433,7 +435,7 @@ static int take_region(struct opening *opening, const struct parcel *parcel, int
         status = weft__region_check(weft__map_memory(map), layout->total_bytes, layout,
                                     parcel->member, opening->who);
     if (status == WEFT_OK && pid != getpid())
-        status = process_of(opening, socket, pid, &peer->pidfd);
+        status = process_of(opening, socket, parcel->member, pid, &peer->pidfd);
     if (status != WEFT_OK) {
         weft__map_drop(map);
         return status;

@@ -470,8 +470,10 @@ int weft__average_device_await(struct weft_group_average *average, uint64_t bega
 static int wait_for_mix(struct weft_group_average *average, uint64_t began, const char *who)
 {
     struct weft__average_device *device = average->device;
-    int status = weft_run_wait(device->mix,
-                               device->on_stream ? weft__average_left(average, began) : WEFT_NEVER);
+    /* Once it has ended, only its callback is still to return: the stream is not late. */
+    int may_be_late = device->on_stream && atomic_load(&device->mixes) != WEFT__MIXES_ENDED;
+    int status =
+        weft_run_wait(device->mix, may_be_late ? weft__average_left(average, began) : WEFT_NEVER);
     return status == WEFT_IN_PROGRESS ? weft__average_late_stream(average, who, "the end", began)
                                       : status;
 }
