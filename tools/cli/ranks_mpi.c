@@ -131,7 +131,7 @@ void ranks_stop_mpi(void)
         module->stop(!leaves_unfinalized());
 }
 
-/* Waits until the pipe to the launcher is empty, 2 s at most. */
+/* Waits until the pipe to the launcher is empty, 20 s at most. */
 static void drain(int file)
 {
     struct stat kind;
@@ -139,7 +139,7 @@ static void drain(int file)
 
     if (fstat(file, &kind) != 0 || !S_ISFIFO(kind.st_mode))
         return;
-    for (int i = 0; i < 2000 && ioctl(file, FIONREAD, &left) == 0 && left > 0; i++)
+    for (int i = 0; i < 20000 && ioctl(file, FIONREAD, &left) == 0 && left > 0; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 

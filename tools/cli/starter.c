@@ -226,9 +226,10 @@ static int start_one(struct group *group, int rank, int report)
     return 0;
 }
 
+/* Rank 0 last: the others are to have heard of it before they see that one has ended. */
 static void signal_all(struct group *group, int signal)
 {
-    for (int r = 0; r < group->starter->ranks; r++)
+    for (int r = group->starter->ranks - 1; r >= 0; r--)
         if (group->processes[r].pid > 0)
             kill(group->processes[r].pid, signal);
 }
