@@ -141,6 +141,8 @@ static int work(struct life *life)
         (status = ops->write(life->device, NULL, life->word, 2)) < 0)
         return status;
     status = wait_for(life->stream);
+    if (status == WEFT_OK) /* what was put on no stream, too: its word goes back now */
+        status = wait_for_word(life->stream, life->word, 2);
     for (uint32_t i = 0; i < 64 && status == WEFT_OK; i++)
         CHECK(life->pinned[i] == 6 * i);
     CHECK(status != WEFT_OK || life->report[3] == 2);

@@ -60,6 +60,8 @@ const char *second_device(void);
 void check_clean(void);
 /* Until all that is on the stream has been done, or it has failed. */
 int wait_for(struct weft__stream *stream);
+/* Until a word has a value; or what the stream's device has failed with. */
+int wait_for_word(struct weft__stream *stream, _Atomic uint32_t *at, uint32_t value);
 /* By a stream of its own, and waits. */
 void copy_now(struct weft__device *device, void *dst, const void *src, size_t bytes);
 uint64_t random_bits(void);

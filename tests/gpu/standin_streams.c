@@ -98,8 +98,7 @@ void case_values(void)
     OK(cuStreamWaitValue32(waiting, flag, 6, CU_STREAM_WAIT_VALUE_AND));
     __atomic_store_n(&flags[0], 2, __ATOMIC_RELEASE);
     OK(cuStreamWaitValue32(waiting, flag, 9, CU_STREAM_WAIT_VALUE_EQ));
-    __atomic_store_n(&flags[0], 9, __ATOMIC_RELEASE);
-    __atomic_store_n(&flags[0], 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&flags[0], 10, __ATOMIC_RELEASE); /* at least 9, and not 9 */
     standin_until_waits("the value 0x9");
     __atomic_store_n(&flags[0], 9, __ATOMIC_RELEASE);
     OK(cuStreamSynchronize(waiting));

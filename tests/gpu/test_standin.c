@@ -196,7 +196,7 @@ static void in_child(const struct test *test, unsigned seed)
     for (int i = 0; i < 2 && test->environment[i]; i++)
         putenv((char *)(uintptr_t)test->environment[i]);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(120);
+    alarm(800);
     execl("/proc/self/exe", "test_standin", "--case", test->name, (char *)NULL);
     _exit(127);
 }

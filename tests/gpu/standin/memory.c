@@ -403,6 +403,14 @@ STANDIN_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr *address, size_t bytes)
     return standin__leave(result);
 }
 
+static bool a_context_failed(void)
+{
+    bool failed = false;
+    for (unsigned i = 0; i < standin__options.devices; i++)
+        failed |= standin__contexts[i].retained && standin__context_failed(&standin__contexts[i]);
+    return failed;
+}
+
 /* What begins at an address and may be freed by the function that is running. */
 static CUresult find_to_free(uintptr_t address, enum standin_memory kind,
                              struct standin_allocation **allocation)
@@ -420,21 +428,23 @@ static CUresult find_to_free(uintptr_t address, enum standin_memory kind,
         return standin__misuse(CUDA_ERROR_INVALID_VALUE, "%#lx is of %s()", shown,
                                givers[found->kind]);
     /* What is on the streams of a context that has failed is never done, and nobody can wait. */
-    if (found->queued && !standin__context_failed(found->context))
+    if (found->queued && !a_context_failed())
         standin__misuse(CUDA_ERROR_INVALID_VALUE, "%#lx: %u operations that use it are not done",
                         shown, found->queued);
     *allocation = found;
     return CUDA_SUCCESS;
 }
 
-/* As the driver does it: what was issued is waited for. Pinned memory is every context's. */
+/* As the driver does it: what was issued is waited for. Pinned memory is every context's. What a
+ * context that has failed still does with another one's may be in the middle of it. */
 static void end_when_done(struct standin_allocation *allocation)
 {
     allocation->freeing = true;
     for (unsigned i = 0; i < standin__options.devices; i++) {
         CUcontext context = &standin__contexts[i];
         if (context->retained &&
-            (allocation->kind >= MEMORY_HOST || context == allocation->context))
+            (allocation->kind >= MEMORY_HOST || context == allocation->context ||
+             standin__context_failed(context)))
             standin__context_wait(context);
     }
     standin__allocation_end(allocation);
