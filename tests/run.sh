@@ -18,6 +18,7 @@ meson compile -C build
 
 rm -f build/meson-logs/testlog.json
 status=0
-meson test -C build --no-rebuild --print-errorlogs "$@" || status=$?
+# Timeouts are for what hangs: a machine that does something else beside takes its time.
+meson test -C build --no-rebuild --print-errorlogs --timeout-multiplier 3 "$@" || status=$?
 tests/tally.py build/meson-logs/testlog.json || status=1
 exit "$status"

@@ -35,7 +35,7 @@ caught() {
 # have it ignored.
 hung_up() {
     checks=$((checks + 1))
-    env --default-signal=HUP "$weft" run allreduce -n 3 --iterations 10000000 >"$folder/out" 2>"$folder/err" </dev/null &
+    env --default-signal=HUP "$weft" run allreduce -n 3 --count 1M --iterations 10000000 >"$folder/out" 2>"$folder/err" </dev/null &
     pid=$!
     until ready $pid; do
         kill -0 $pid || break

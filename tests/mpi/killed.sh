@@ -23,7 +23,7 @@ for helper in 0 1; do
     for ((victim = 0; victim < processes; victim++)); do
         rm -f "$folder"/*
         status=0
-        timeout 30 "${start[@]}" "$victim" "$helper" "$folder" "$where" >"$folder/output" 2>&1 || status=$?
+        timeout 100 "${start[@]}" "$victim" "$helper" "$folder" "$where" >"$folder/output" 2>&1 || status=$?
         left=$(find "$folder" -name 'survivor.*' | wc -l)
         number=$((number + 1))
         if ((status != 124 && left == processes - 1)); then

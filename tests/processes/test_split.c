@@ -45,18 +45,31 @@ static long resident(void)
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+/* Whether it is so on any rank. */
+static int agreed(int so)
+{
+    int32_t mine = so, all = 0;
+    OK(weft_allreduce(context, &mine, &all, 1, WEFT_I32, weft_op_builtin(WEFT_MAX)));
+    return all;
+}
+
 static void thousands(void)
 {
     int times = size <= 3 ? THOUSANDS : THOUSANDS / 5; /* more ranks than cores are slow */
+    int grown = 0;
     split_and_free(context, times / 5);
-    long before = resident();
-    split_and_free(context, times);
-    long after = resident();
-    /* 100 bytes of each of 10000 would be a MiB. MPI's own memory grows in pieces now and then. */
-    if (after > before + 1000) {
-        fprintf(stderr, "rank %d: %ld KiB, then %ld\n", rank, before, after);
-        CHECK(after <= before + 1000);
+    /* 100 bytes of each of 10000 would be a MiB, every time. MPI's own memory grows in pieces now
+     * and then, where a rank that is held up lets messages pile up. */
+    for (int i = 0; i < 3 && grown == i; i++) {
+        long before = resident();
+        split_and_free(context, times / (i == 0 ? 1 : 3));
+        long after = resident();
+        long limit = before + (i == 0 ? 1000 : 333);
+        if (after > limit)
+            fprintf(stderr, "rank %d: %ld KiB, then %ld\n", rank, before, after);
+        grown += agreed(after > limit);
     }
+    CHECK(grown < 3);
 }
 
 static void no_colour(void)

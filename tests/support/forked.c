@@ -18,9 +18,9 @@
 
 /* Longer than any test takes that is not stuck; below the timeouts of runners. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SECONDS = 450 };
+enum { SECONDS = 900 };
 #else
-enum { SECONDS = 100 };
+enum { SECONDS = 300 };
 #endif
 enum { FAILED = 1 };
 

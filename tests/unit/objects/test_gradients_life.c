@@ -268,7 +268,7 @@ static void late(struct ranks *ranks, struct weft_context *context, int rank)
     int status;
     gradients_model_make(&model, WEFT_F32, 0);
     gradients_config(&config, &model);
-    config.deadline_ns = rank == 0 ? 1000000 : 0;
+    config.deadline_ns = rank == 0 ? 50000000 : 0; /* it has begun to wait for rank 1 by then */
     struct weft_gradients *gradients = make(context, &config);
     if (rank == 1)
         ranks_meet(ranks); /* until rank 0 has given up twice */
