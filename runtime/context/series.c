@@ -29,7 +29,8 @@ struct weft_series {
     int holding;       /* `arm` has said: not yet */
     uint64_t retry_at; /* when to ask it again */
     atomic_int state;
-    int failing;                    /* the status, while an armed version is still to end */
+    int calling;                    /* `arm` or `ended` */
+    int failing;                    /* the status, while that is, or an armed version, to end */
     int status;                     /* once over */
     char why[WEFT__ERROR_BYTES];    /* if that is an error; written before it is over */
     _Atomic uint64_t failed;        /* the version that has; UINT64_MAX: none */
@@ -335,7 +336,13 @@ static void fail_object(struct weft_series *series, int status, uint64_t version
 static void arm(struct weft_series *series)
 {
     struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NEVER};
+    series->calling = 1;
     int status = choose(series, &choice);
+    series->calling = 0;
+    if (series->failing) { /* by what it has called */
+        end_series(series, series->failing);
+        return;
+    }
     series->holding = status == WEFT_IN_PROGRESS;
     series->retry_at = WEFT__NEVER;
     if (status == WEFT_IN_PROGRESS) {
@@ -368,8 +375,10 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
         tell_why(series, status, "%s", weft_run_error(run));
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
+    series->calling = 1;
     if (series->config.ended)
         series->config.ended(series->config.user, series, version, status);
+    series->calling = 0;
     if (status == WEFT_OK) /* else the version stays: it has not been */
         /* Release: who sees the next version sees what `ended` has done. */
         atomic_store_explicit(&series->version, version + 1, memory_order_release);
@@ -387,7 +396,7 @@ void weft__series_failed(struct weft_series *series, int status, const char *tex
         return;
     tell_why(series, status, "%s", text);
     /* A version that is armed, and has not begun, ends as soon as it begins. */
-    if (atomic_load_explicit(&series->run, memory_order_relaxed))
+    if (series->calling || atomic_load_explicit(&series->run, memory_order_relaxed))
         series->failing = status;
     else
         end_series(series, status);
@@ -527,7 +536,8 @@ static int start(const char *who, struct weft_series *series, const uint64_t *fi
         series->object->floor = *first;
         atomic_store_explicit(&series->version, *first, memory_order_release);
     }
-    arm(series);
+    if (atomic_load(&series->state) == SERIES_RUNNING) /* else its object has just failed */
+        arm(series);
     /* Before others drive: the version may have failed since, which is told who waits for it. */
     int status = atomic_load(&series->state) == SERIES_OVER ? series->status : WEFT_OK;
     weft__drive_unlock(series->context);

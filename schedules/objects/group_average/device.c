@@ -462,6 +462,8 @@ int weft__average_device_await(struct weft_group_average *average, uint64_t bega
     if (atomic_load(&device->loads) != WEFT__LOADS)
         return WEFT_OK;
     int status = weft_run_wait(device->load, weft__average_left(average, began));
+    if (status == WEFT_IN_PROGRESS && atomic_load(&device->loads) != WEFT__LOADS)
+        status = weft_run_wait(device->load, WEFT_NEVER); /* only its callback is to return */
     return status == WEFT_IN_PROGRESS
                ? weft__average_late_stream(average, who, "the beginning", began)
                : status;
@@ -470,10 +472,10 @@ int weft__average_device_await(struct weft_group_average *average, uint64_t bega
 static int wait_for_mix(struct weft_group_average *average, uint64_t began, const char *who)
 {
     struct weft__average_device *device = average->device;
-    /* Once it has ended, only its callback is still to return: the stream is not late. */
-    int may_be_late = device->on_stream && atomic_load(&device->mixes) != WEFT__MIXES_ENDED;
-    int status =
-        weft_run_wait(device->mix, may_be_late ? weft__average_left(average, began) : WEFT_NEVER);
+    int status = weft_run_wait(device->mix,
+                               device->on_stream ? weft__average_left(average, began) : WEFT_NEVER);
+    if (status == WEFT_IN_PROGRESS && atomic_load(&device->mixes) == WEFT__MIXES_ENDED)
+        status = weft_run_wait(device->mix, WEFT_NEVER); /* only its callback is to return */
     return status == WEFT_IN_PROGRESS ? weft__average_late_stream(average, who, "the end", began)
                                       : status;
 }
