@@ -351,16 +351,14 @@ int weft__recorder_collect(struct weft_context *context, struct weft_trace *trac
 
 /* ---- files of a rank: rank_file.c ---- */
 
-/* In `path` the name of a new file, DIR/weft-WHAT.RANK-of-SIZE.PID.N.json, with the first N from
- * *number that is free; *number becomes the next one. An empty file weft__rank_file_part(path) is
- * there, to be written and given to weft__rank_file_end(): whoever ends the process meanwhile
- * leaves no half of a file under a name that is read. WEFT_OK, or WEFT_ERR_IO. */
-enum { WEFT__PATH_BYTES = 4096 };
+/* In *path the name of a new file, DIR/weft-WHAT.RANK-of-SIZE.PID.N.json, to be freed, with the
+ * first N from *number that is free; *number becomes the next one. It is kept by an empty file
+ * beside it, and comes to be by weft__rank_file_write(). WEFT_OK, WEFT_ERR_IO, WEFT_ERR_MEMORY. */
 int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
-                    unsigned *number, char path[WEFT__PATH_BYTES]);
-void weft__rank_file_part(const char *path, char part[WEFT__PATH_BYTES]);
-/* With what writing it has come to: it gets its name, or goes. The status, or WEFT_ERR_IO. */
-int weft__rank_file_end(const char *path, int status);
+                    unsigned *number, char **path);
+/* Has the file beside it written, which gets the name then, or goes: whoever ends the process in
+ * the middle leaves no half of a file under a name that is read. */
+int weft__rank_file_write(const char *path, int (*write)(void *user, const char *part), void *user);
 /* Whose messages and whose clock a transport has, as texts. */
 enum { WEFT__ORIGIN_BYTES = 64 };
 void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIGIN_BYTES],

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files that ranks leave, each its own, and whose they are. */
+#include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
 #include <errno.h>
@@ -10,47 +11,72 @@
 
 static const char unfinished[] = ".unfinished";
 
-void weft__rank_file_part(const char *path, char part[WEFT__PATH_BYTES])
+static char *part_of(const char *path)
 {
-    snprintf(part, WEFT__PATH_BYTES, "%s%s", path, unfinished);
+    size_t length = strlen(path);
+    char *part = weft__malloc(length + sizeof unfinished, 1);
+    if (part) {
+        memcpy(part, path, length);
+        memcpy(part + length, unfinished, sizeof unfinished);
+    }
+    return part;
 }
 
-int weft__rank_file_end(const char *path, int status)
+/* Whether a name is this context's, if nothing begins with it. Others of the process look for one,
+ * too: who has it has the unfinished file, or has given that its name. That is looked for before,
+ * and again once this one has the unfinished file. An errno below 0. */
+static int take(const char *path, const char *part)
 {
-    char part[WEFT__PATH_BYTES];
-    weft__rank_file_part(path, part);
+    if (access(path, F_OK) == 0)
+        return 0;
+    int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0)
+        return errno == EEXIST ? 0 : -errno;
+    close(file);
+    if (access(path, F_OK) != 0)
+        return 1;
+    unlink(part);
+    return 0;
+}
+
+int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
+                    unsigned *number, char **out)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    size_t size = strlen(directory) + strlen(what) + 128;
+    char *path = weft__malloc(size, 1);
+    for (; path; ++*number) {
+        snprintf(path, size, "%s/weft-%s.%d-of-%d.%ld.%u.json", directory, what, transport->rank,
+                 transport->size, (long)getpid(), *number);
+        char *part = part_of(path);
+        int taken = part ? take(path, part) : -ENOMEM;
+        weft__free(part);
+        if (taken > 0) {
+            ++*number;
+            *out = path;
+            return WEFT_OK;
+        }
+        if (taken < 0) {
+            int status = weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(-taken));
+            weft__free(path);
+            return status;
+        }
+    }
+    return weft__error_memory("the name of a file");
+}
+
+int weft__rank_file_write(const char *path, int (*write)(void *user, const char *part), void *user)
+{
+    char *part = part_of(path);
+    if (!part)
+        return weft__error_memory("the name of a file");
+    int status = write(user, part);
+    if (status == WEFT_OK && rename(part, path) != 0)
+        status = weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
     if (status != WEFT_OK)
         unlink(part);
-    else if (rename(part, path) != 0)
-        status = weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
+    weft__free(part);
     return status;
-}
-
-/* Other contexts of the process look for a number, too. One that has it has the unfinished file, or
- * has given that its name: looked for before, and again once this one has the unfinished file. */
-int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
-                    unsigned *number, char path[WEFT__PATH_BYTES])
-{
-    char part[WEFT__PATH_BYTES];
-    const struct weft__transport *transport = context->engine.transport;
-    for (;;) {
-        int length = snprintf(path, WEFT__PATH_BYTES, "%s/weft-%s.%d-of-%d.%ld.%u.json", directory,
-                              what, transport->rank, transport->size, (long)getpid(), (*number)++);
-        if (length < 0 || (size_t)length + sizeof unfinished > WEFT__PATH_BYTES)
-            return weft__error(WEFT_ERR_IO, "%.64s...: %s", directory, strerror(ENAMETOOLONG));
-        if (access(path, F_OK) == 0)
-            continue;
-        weft__rank_file_part(path, part);
-        int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0 && errno != EEXIST)
-            return weft__error(WEFT_ERR_IO, "%s: %s", part, strerror(errno));
-        if (file < 0)
-            continue;
-        close(file);
-        if (access(path, F_OK) != 0)
-            return WEFT_OK;
-        unlink(part);
-    }
 }
 
 void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIGIN_BYTES],

@@ -101,42 +101,39 @@ int weft_context_trace_collect(struct weft_context *context, struct weft_trace *
     return status;
 }
 
-/* The file of a recorder: the same each time it is written. */
-static int find_path(struct weft_context *context, struct weft__recorder *recorder)
+/* Collects into a trace and writes that. */
+static int write_trace(void *user, const char *part)
 {
-    char path[WEFT__PATH_BYTES];
-    unsigned number = 0;
-    if (recorder->path)
-        return WEFT_OK;
-    int status = weft__rank_file(context, recorder->directory, "trace", &number, path);
-    if (status != WEFT_OK)
-        return status;
-    recorder->path = weft__strdup(path);
-    return recorder->path ? WEFT_OK
-                          : weft__rank_file_end(path, weft__error_memory("the name of a trace"));
+    struct weft_context *context = user;
+    struct weft_trace *trace = NULL;
+    int status = weft_trace_create(&trace);
+    if (status == WEFT_OK)
+        status = weft__recorder_collect(context, trace);
+    if (status == WEFT_OK)
+        status = weft_trace_write(trace, part);
+    weft_trace_destroy(trace);
+    return status;
 }
 
 void weft__recorder_flush(struct weft_context *context)
 {
     struct weft__recorder *recorder = context->engine.recorder;
-    struct weft_trace *trace = NULL;
-    char part[WEFT__PATH_BYTES];
+    int status = WEFT_OK;
+    unsigned number = 0;
     if (!recorder || !recorder->directory)
         return;
-    int status = weft_trace_create(&trace);
+    /* One that does not drive writes it at the end of the process: who does may be at that. */
+    if (atomic_exchange_explicit(&recorder->writing, 1, memory_order_acquire))
+        return;
+    if (!recorder->path) /* the same each time it is written */
+        status = weft__rank_file(context, recorder->directory, "trace", &number, &recorder->path);
     if (status == WEFT_OK)
-        status = weft__recorder_collect(context, trace);
-    if (status == WEFT_OK)
-        status = find_path(context, recorder);
-    if (status == WEFT_OK) {
-        weft__rank_file_part(recorder->path, part);
-        status = weft__rank_file_end(recorder->path, weft_trace_write(trace, part));
-        if (status != WEFT_OK && access(recorder->path, F_OK) != 0) { /* its name is free again */
-            weft__free(recorder->path);
-            recorder->path = NULL;
-        }
+        status = weft__rank_file_write(recorder->path, write_trace, context);
+    if (status != WEFT_OK && recorder->path && access(recorder->path, F_OK) != 0) {
+        weft__free(recorder->path); /* its name is free again */
+        recorder->path = NULL;
     }
-    weft_trace_destroy(trace);
+    atomic_store_explicit(&recorder->writing, 0, memory_order_release);
     if (status != WEFT_OK)
         weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
 }

@@ -18,13 +18,14 @@ int weft__sequence_check(const char *who, struct weft_context *context)
 {
     if (!atomic_load_explicit(&context->engine.sequence_busy, memory_order_acquire))
         return WEFT_OK;
-    int driving = weft__drives(context);
-    if (!driving) /* or it could end, and be freed, while its name is read */
-        weft__drive_lock(context);
+    /* It could end, and be freed, while its name is read, unless this thread drives. */
+    int drives = weft__drives(context), locked = !drives && weft__drive_try(context);
     const struct weft_run *run = atomic_load_explicit(&context->sequence_run, memory_order_relaxed);
-    int status = weft__error(WEFT_ERR_STATE, "%s: the run of `%s`, of the same sequence, is active",
-                             who, run ? run->plan->name : "?");
-    if (!driving)
+    int named = (drives || locked) && run;
+    int status =
+        weft__error(WEFT_ERR_STATE, "%s: the run%s%s%s of the same sequence is active", who,
+                    named ? " of `" : "", named ? run->plan->name : "", named ? "`," : "");
+    if (locked)
         weft__drive_unlock(context);
     return status;
 }

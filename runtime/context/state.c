@@ -385,18 +385,29 @@ int weft_context_dump_state(struct weft_context *context, const char *path, cons
     return status;
 }
 
+struct dump {
+    struct weft_context *context;
+    const char *why;
+    unsigned number;
+};
+
+static int write_dump(void *user, const char *part)
+{
+    const struct dump *dump = user;
+    return write_state(dump->context, dump->number, part, dump->why);
+}
+
 void weft__state_dump(struct weft_context *context, const char *why)
 {
-    char path[WEFT__PATH_BYTES], part[WEFT__PATH_BYTES];
-    unsigned number = context->state_number;
+    char *path = NULL;
     if (!context->state_directory)
         return;
-    int status = weft__rank_file(context, context->state_directory, "state", &number, path);
-    if (status == WEFT_OK) {
-        weft__rank_file_part(path, part);
-        status = weft__rank_file_end(path, write_state(context, number - 1, part, why));
-    }
-    context->state_number = number;
+    int status =
+        weft__rank_file(context, context->state_directory, "state", &context->state_number, &path);
+    struct dump dump = {context, why, context->state_number - 1};
+    if (status == WEFT_OK)
+        status = weft__rank_file_write(path, write_dump, &dump);
+    weft__free(path);
     if (status != WEFT_OK)
         weft__log(context, WEFT_LOG_WARNING, "WEFT_STATE: %s", weft_error_text());
 }

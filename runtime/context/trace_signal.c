@@ -129,16 +129,19 @@ static void write_traces(void)
     unsigned asked = atomic_fetch_add(&weft__traces_asked, 1) + 1;
     pthread_mutex_lock(&lock);
     uint64_t until = weft__now() + PATIENCE_NS;
+    const struct weft_context *stuck = NULL; /* of a family whose engine somebody does not let go */
     for (struct weft_context *context = watched; context; context = context->watched_next) {
         if (context->engine.transport->ops->block) {
             await_virtual(context, asked, until);
             continue;
         }
-        uint64_t moment = weft__now() + MOMENT_NS;
+        uint64_t moment = context->root == stuck ? 0 : weft__now() + MOMENT_NS;
         int driving = weft__drive_lock_until(context, moment > until ? moment : until);
         weft__recorder_flush(context);
         if (driving)
             weft__drive_unlock(context);
+        else
+            stuck = context->root;
     }
     pthread_mutex_unlock(&lock);
 }

@@ -23,8 +23,9 @@ struct weft__recorder {
     uint32_t runs;  /* registered so far */
     struct weft__kept_plan *plans;
     size_t plan_count, plan_capacity;
-    char *directory; /* where to write at the end; NULL: nowhere */
-    char *path;      /* of the file there, once it has been written */
+    char *directory;     /* where to write at the end; NULL: nowhere */
+    char *path;          /* of the file there, once it has been written */
+    _Atomic int writing; /* that file */
 };
 
 enum weft__record_what {

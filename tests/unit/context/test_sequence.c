@@ -92,9 +92,11 @@ static void start_two(struct ranks *ranks, struct weft_context *context, int ran
     CHECK(weft_sequence_next(context) == 1);
     if (rank == 0) { /* it is held until its event fires */
         CHECK_STATUS(weft_run_start(other), WEFT_ERR_STATE);
-        CHECK_TEXT(weft_error_text(), "the run of `held`, of the same sequence, is active");
+        CHECK_TEXT(weft_error_text(), " of the same sequence is active");
+        if (!ranks->config.progress) /* a helper may be driving: then its name is not told */
+            CHECK_TEXT(weft_error_text(), "the run of `held`,");
         CHECK_STATUS(weft_sequence_fail(context, WEFT_ERR_IO, "no"), WEFT_ERR_STATE);
-        CHECK_TEXT(weft_error_text(), "weft_sequence_fail: the run of `held`");
+        CHECK_TEXT(weft_error_text(), "weft_sequence_fail: the run");
         OK(weft_run_fire(held, 0));
     }
     OK(weft_run_wait(held, WEFT_NEVER));

@@ -291,7 +291,8 @@ Test(signals, a_stall_writes_the_trace)
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_run *run = start_gate(alone.context);
     struct weft_trace *trace = NULL;
-    while (!trace) { /* who waits may be late, and not look for a stall in that time */
+    /* Who waits may be late, and not look for a stall in that time. */
+    for (int i = 0; i < 100 && !trace; i++) {
         cr_expect_eq(weft_run_wait(run, 100000000), WEFT_IN_PROGRESS);
         trace = first_trace();
     }
