@@ -253,6 +253,7 @@ static int miss(struct job *job, struct weft_context *context, int rank)
         while (strstr(weft_error_text(), "the stream has not got to the beginning of step 0"));
         CHECK_TEXT(weft_error_text(), "version 0, a synchronisation, has not ended after ");
         CHECK_TEXT(weft_error_text(), " of 2 ranks have not arrived: ");
+        CHECK(strstr(weft_error_text(), "arrived: 1") || strstr(weft_error_text(), ", 1"));
         CHECK_STATUS(weft_group_average_post_on(average, model.stream), WEFT_ERR_TIMEOUT);
         meet(job);
     }

@@ -131,23 +131,25 @@ void ranks_stop_mpi(void)
         module->stop(!leaves_unfinalized());
 }
 
-/* Waits until the pipe to the launcher is empty, 20 s at most. */
-static void drain(int file)
+/* Waits until the pipe to the launcher is empty, as many ms as are left. */
+static void drain(int file, int *patience)
 {
     struct stat kind;
     int left = 0;
 
     if (fstat(file, &kind) != 0 || !S_ISFIFO(kind.st_mode))
         return;
-    for (int i = 0; i < 20000 && ioctl(file, FIONREAD, &left) == 0 && left > 0; i++)
+    for (; *patience > 0 && ioctl(file, FIONREAD, &left) == 0 && left > 0; --*patience)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 void ranks_abort(int status)
 {
+    int patience = 20000;
+
     fflush(stdout);
-    drain(STDOUT_FILENO);
-    drain(STDERR_FILENO);
+    drain(STDOUT_FILENO, &patience);
+    drain(STDERR_FILENO, &patience);
     if (module)
         module->abort(status);
     if (ranks_launched())

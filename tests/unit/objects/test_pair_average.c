@@ -330,7 +330,7 @@ static int desert(struct weft_context *context, void *user)
     weft_pair_average_config_init(&config);
     status = weft_pair_average_create(&average, context, &config);
     CHECK(status == WEFT_OK || rank != 1); /* others may still be in it when rank 1 goes */
-    for (int step = 0; status == WEFT_OK; step++) {
+    for (int step = 0; step < 200000 && status == WEFT_OK; step++) {
         if (rank == 1 && step == 20) {
             deserted = average;
             return weft_error_set(WEFT_ERR_COMPUTE, "rank 1 goes away");

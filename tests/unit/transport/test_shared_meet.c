@@ -301,6 +301,8 @@ static int come_but_one(struct forked_rank *self, void *user)
         forked_meet(self);
         if (heard == 4)
             break;
+        if (shared.meet_ns > 20000 * MS)
+            forked_fail(self, "the text is `%s`, expected `%s` in it", weft_error_text(), text);
         const char *missing = strstr(weft_error_text(), " s: ");
         if (self->rank == 0 && status == WEFT_ERR_TIMEOUT && !(missing && strchr(missing, '2')))
             forked_fail(self, "rank 2 is not named: %s", weft_error_text());
