@@ -210,6 +210,7 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
         sched_yield();
     atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
     run->version = version;
+    atomic_store_explicit(&run->told_version, version, memory_order_relaxed);
     run->next_version = version + 1;
     run->starts++;
     if (in_sequence(run)) {

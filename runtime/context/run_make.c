@@ -88,7 +88,8 @@ static void set_up(struct weft_run *run, const struct layout *layout)
         }
     run->bound_peers = (void *)(base + layout->peers);
     run->peers = plan->peers;
-    run->version = run->ended_version = UINT64_MAX;
+    run->version = UINT64_MAX;
+    atomic_init(&run->told_version, UINT64_MAX);
 }
 
 /* Its part on the host: whether there was memory. */

@@ -228,13 +228,14 @@ static char *finish(struct weft__out *out)
 char *weft__report(const struct weft_run *run)
 {
     struct weft__out out = {0};
-    int state = atomic_load_explicit(&run->state, memory_order_acquire); /* as in put_object() */
+    int state = atomic_load_explicit(&run->state, memory_order_relaxed);
     if (state == WEFT__RUN_ACTIVE)
         add_run(&out, run, weft__clock(run->context));
     else
-        weft__out_format(&out, "`%s`, version %llu: %s\n", run->plan->name,
-                         (unsigned long long)weft__run_told_version(run, state),
-                         state == WEFT__RUN_ENDED ? "ended" : "not started");
+        weft__out_format(
+            &out, "`%s`, version %llu: %s\n", run->plan->name,
+            (unsigned long long)atomic_load_explicit(&run->told_version, memory_order_relaxed),
+            state == WEFT__RUN_ENDED ? "ended" : "not started");
     return finish(&out);
 }
 

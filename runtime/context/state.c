@@ -246,9 +246,8 @@ static void put_object(struct weft__out *out, const struct weft_context *context
         weft__out_text(out, ",\"state\":\"idle\",\"nodes\":[]}");
         return;
     }
-    /* Acquire pairs with the release of who queues it: the version is there. */
-    int state = atomic_load_explicit(&run->state, memory_order_acquire);
-    uint64_t version = weft__run_told_version(run, state);
+    int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+    uint64_t version = atomic_load_explicit(&run->told_version, memory_order_relaxed);
     weft__out_text(out, ",\"plan\":");
     weft__out_json(out, run->plan->name);
     weft__out_format(out, ",\"state\":\"%s\"",

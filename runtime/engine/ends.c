@@ -104,7 +104,6 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
             object->failing = run->version;
     }
     run->status = status;
-    run->ended_version = run->version;
     if (engine->recorder)
         weft__note_run(engine, run, WEFT__NOTE_RUN_END);
     struct weft_series *series = run->series;

@@ -200,8 +200,9 @@ struct weft_run {
     struct weft_plan *plan;
     struct weft__object *object; /* NULL: local only */
     struct weft_series *series;
-    uint64_t version;       /* active or latest; of an idle one, of who starts it */
-    uint64_t ended_version; /* that has ended last; UINT64_MAX: none */
+    uint64_t version; /* active or latest; of an idle one, of who starts it */
+    /* The same for reports and dumps, which look while somebody may be starting it. */
+    _Atomic uint64_t told_version;
     uint64_t next_version;
     int status;      /* valid once ended */
     int cause;       /* of a failure that began elsewhere; 0: here */
@@ -647,14 +648,6 @@ static inline int weft__run_idle(const struct weft_run *run)
 {
     int state = atomic_load_explicit(&run->state, memory_order_acquire);
     return state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED;
-}
-
-/* Which version a run that is, or was, in `state` is told to be at: who starts the next one may be
- * writing that of one that has ended. While driving. */
-static inline uint64_t weft__run_told_version(const struct weft_run *run, int state)
-{
-    return state == WEFT__RUN_ACTIVE || state == WEFT__RUN_QUEUED ? run->version
-                                                                  : run->ended_version;
 }
 
 static inline struct weft__xfer *weft__xfer_of(struct weft__message *message)
