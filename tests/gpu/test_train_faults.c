@@ -175,6 +175,24 @@ Test(train_faults, operations_of_the_stream)
     train_check_clean();
 }
 
+/* cuBLAS comes upon a device that has ended, and says what it likes: what has ended it is told. */
+Test(train_faults, cublas_on_a_device_that_has_ended)
+{
+    static const int codes[] = {1, 3, 13, 14};
+    const struct train_standins *standins = need_standins();
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        standins->fault_at(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+        standins->cublas_fail_at(1, codes[i]);
+        int status = live(2);
+        standins->cublas_fail_at(0, 0);
+        standins->fault_at(0, 0);
+        cr_assert_eq(status, WEFT_ERR_SYSTEM, "%d: %d, %s", codes[i], status, weft_error_text());
+        check_text("cu", ": CUDA_ERROR_ILLEGAL_ADDRESS (", (unsigned long)codes[i]);
+        train_check_clean();
+    }
+}
+
 Test(train_faults, no_memory)
 {
     unsigned long n = 0;

@@ -35,8 +35,14 @@ int train_cuda_check(struct train_cuda *cuda, CUresult code, const char *call)
     return train_cuda_fail(cuda, status);
 }
 
+/* cuBLAS has words of its own for a device that an operation before has ended, those of a driver
+ * that is too old and of memory that is full among them: the driver says what it was. */
 int train_cublas_check(struct train_cuda *cuda, int code, const char *call)
 {
+    CUresult ended = code ? cuda->calls->cuStreamSynchronize(cuda->stream) : CUDA_SUCCESS;
+
+    if (ended)
+        return train_cuda_check(cuda, ended, call);
     return train_cuda_fail(cuda, code ? train_cublas_error(code, call, cuda->name) : WEFT_OK);
 }
 
