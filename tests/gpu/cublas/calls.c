@@ -107,8 +107,10 @@ int cublas__enter(const char *name, void *pointer, bool releases, struct cublas_
     }
     if (!fails)
         return CUBLAS_OK;
-    if (!releases)
+    if (!releases) {
+        cuCtxSynchronize(); /* so that it is known what it comes upon */
         return fail_code;
+    }
     afterwards = fail_code;
     return CUBLAS_OK;
 }

@@ -36,13 +36,14 @@ int train_cuda_check(struct train_cuda *cuda, CUresult code, const char *call)
 }
 
 /* cuBLAS has words of its own for a device that an operation before has ended, those of a driver
- * that is too old and of memory that is full among them: the driver says what it was. */
+ * that is too old and of memory that is full among them: the driver says what it was. It is not
+ * waited for: what is on the stream may wait for other ranks. */
 int train_cublas_check(struct train_cuda *cuda, int code, const char *call)
 {
-    CUresult ended = code ? cuda->calls->cuStreamSynchronize(cuda->stream) : CUDA_SUCCESS;
+    CUresult state = code ? cuda->calls->cuStreamQuery(cuda->stream) : CUDA_SUCCESS;
 
-    if (ended)
-        return train_cuda_check(cuda, ended, call);
+    if (state && state != CUDA_ERROR_NOT_READY)
+        return train_cuda_check(cuda, state, call);
     return train_cuda_fail(cuda, code ? train_cublas_error(code, call, cuda->name) : WEFT_OK);
 }
 

@@ -36,6 +36,7 @@
     X(cuMemsetD8Async)                                                                             \
     X(cuStreamCreate)                                                                              \
     X(cuStreamDestroy)                                                                             \
+    X(cuStreamQuery)                                                                               \
     X(cuStreamSynchronize)                                                                         \
     X(cuEventCreate)                                                                               \
     X(cuEventDestroy)                                                                              \
