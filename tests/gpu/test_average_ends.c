@@ -288,6 +288,7 @@ struct history {
     _Atomic int ahead; /* rank 0 has taken so many steps */
     int fails;         /* lives end by a failure */
     int upto[MOST][LIVES];
+    uint64_t ended; /* versions that have, on rank 0 in its latest life */
 };
 
 /* What rank 0 gets of all, with what the object before had left. */
@@ -363,6 +364,8 @@ static void live(struct job *job, struct model *model, struct weft_context *cont
     keep(model, context, &kept[0], &state->pending, state->pending_count);
     keep(model, context, &kept[1], &state->failed, state->failed_count);
     keep(model, context, &kept[2], &state->sum, state->sum_count);
+    if (rank == 0)
+        history->ended = state->past[0].ended;
     meet(job);
     int status = weft_group_average_destroy(average);
     CHECK(history->fails ? status < 0 : status == WEFT_OK);
@@ -377,13 +380,15 @@ static int live_on(struct job *job, struct weft_context *context, int rank)
     model_make(&model, &job->config, rank);
     for (int life = 0; life < LIVES; life++)
         live(job, &model, context, rank, life, &state, &draw);
-    /* What is left at the end: pending here, or a sum that rank 0 has not taken. */
+    /* What is left at the end: pending here, consumed by a version that has not ended on rank 0,
+     * or a sum that rank 0 has not taken. */
     size_t size = job->config.dtype == WEFT_F64 ? sizeof(double) : sizeof(float);
+    int lost = state.failed && state.failed_version >= history->ended;
     for (int e = 0; e < MOST * STEPS; e++)
         for (int which = 0; which < 3; which++) {
             const void *data = which == 0 ? state.pending : which == 1 ? state.failed : state.sum;
             double value = 0;
-            if (data && (which < 2 || rank == 0))
+            if (data && (which == 0 || (which == 1 ? lost : rank == 0)))
                 OK(weft_convert(WEFT_F64, &value, size == 8 ? WEFT_F64 : WEFT_F32,
                                 (const char *)data + (size_t)e * size, 1));
             history->seen[e / STEPS][e % STEPS] += (int)lround(value);
