@@ -92,6 +92,10 @@ static int live(struct job *job, struct weft_context *context, int rank)
         status = go(&part, rank);
     if (status)
         CHECK(weft_error_text()[0]);
+    /* What this rank alone knows (a copy of the test's, a step that did not begin) would let it
+     * leave, and others average with its last model. */
+    if (status && part.average)
+        OK(weft_group_average_fail(part.average, status, weft_error_text()));
     if (part.average)
         weft_group_average_get_state(part.average, &state);
     int ended = part.average ? weft_group_average_destroy(part.average) : WEFT_OK;
