@@ -63,7 +63,7 @@ static int fail_while_held(struct job *job, struct weft_context *context, int ra
     return WEFT_OK;
 }
 
-Test(average_ends, who_fails_lets_streams_go, .timeout = 60)
+Test(average_ends, who_fails_lets_streams_go, .timeout = 300)
 {
     for (int how = BY_THREAD; how <= ON_STREAM; how += ON_STREAM)
         for (int ranks = 2; ranks <= MOST; ranks++) {
@@ -127,7 +127,7 @@ static int leave(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(average_ends, a_rank_leaves_with_work_on_its_stream, .timeout = 60)
+Test(average_ends, a_rank_leaves_with_work_on_its_stream, .timeout = 300)
 {
     for (int kind = 0; kind < LEAVINGS; kind++)
         for (int ranks = 1; ranks <= MOST; ranks += EVERY > 1 ? 2 : 1) {
@@ -184,7 +184,7 @@ static int refuse(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(average_ends, a_model_that_is_not_finite_is_refused_on_its_stream, .timeout = 60)
+Test(average_ends, a_model_that_is_not_finite_is_refused_on_its_stream, .timeout = 300)
 {
     static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
     for (int d = 0; d < 4; d++) {
@@ -225,7 +225,7 @@ static int tell(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(average_ends, a_gradient_that_is_not_finite_counts_as_zero, .timeout = 60)
+Test(average_ends, a_gradient_that_is_not_finite_counts_as_zero, .timeout = 300)
 {
     for (int ranks = 1; ranks <= MOST; ranks *= 2) {
         struct job job = new_job(tell);
@@ -268,7 +268,7 @@ static int miss(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(average_ends, a_deadline_is_of_those_who_ask, .timeout = 60)
+Test(average_ends, a_deadline_is_of_those_who_ask, .timeout = 300)
 {
     struct job job = new_job(miss);
     job.config.sync_period = 1;
@@ -428,7 +428,7 @@ static void keep_history(int kind, int fails)
                          kind, fails, s, r, ranks, history.published[r][s], history.seen[r][s]);
 }
 
-Test(average_ends, no_gradient_is_lost_or_counts_twice, .timeout = 120)
+Test(average_ends, no_gradient_is_lost_or_counts_twice, .timeout = 300)
 {
     for (int kind = 0; kind < 24; kind += EVERY)
         keep_history(kind, kind % 2);

@@ -154,7 +154,7 @@ static void fail_calls(int code, unsigned most)
     check_clean("after call", n);
 }
 
-Test(average_faults, any_call_of_the_driver_may_fail, .timeout = 120)
+Test(average_faults, any_call_of_the_driver_may_fail, .timeout = 300)
 {
     if (!standin_find()->there)
         cr_skip_test("nothing can be made to fail on a device");
@@ -164,7 +164,7 @@ Test(average_faults, any_call_of_the_driver_may_fail, .timeout = 120)
 
 /* A kernel, a copy or a write ends the context of a device: nothing on it goes on, and all ranks
  * hear of it. */
-Test(average_faults, any_operation_of_a_stream_may_end_its_device, .timeout = 120)
+Test(average_faults, any_operation_of_a_stream_may_end_its_device, .timeout = 300)
 {
     const struct standin *standin = standin_find();
     unsigned failed = 0;
@@ -185,7 +185,7 @@ Test(average_faults, any_operation_of_a_stream_may_end_its_device, .timeout = 12
     check_clean("after", 0);
 }
 
-Test(average_faults, any_allocation_may_fail, .timeout = 120)
+Test(average_faults, any_allocation_may_fail, .timeout = 300)
 {
     struct weft__device *devices[2];
     unsigned long n = 1, failed = 0;
@@ -219,7 +219,7 @@ static void refused(struct weft_context *context, struct weft_group_average_conf
     CHECK_TEXT(weft_error_text(), text);
 }
 
-Test(average_faults, wrong_calls_are_named, .timeout = 60)
+Test(average_faults, wrong_calls_are_named, .timeout = 300)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct weft_group_average *average = NULL;
@@ -279,7 +279,7 @@ Test(average_faults, wrong_calls_are_named, .timeout = 60)
     device_check();
 }
 
-Test(average_faults, a_device_that_is_not_there_is_told, .timeout = 60)
+Test(average_faults, a_device_that_is_not_there_is_told, .timeout = 300)
 {
     struct weft_context_config settings;
     struct weft_group_average_config config;
@@ -322,7 +322,7 @@ static int count_streams(struct job *job, struct weft_context *context, int rank
     return WEFT_OK;
 }
 
-Test(average_faults, versions_have_one_stream, .timeout = 60)
+Test(average_faults, versions_have_one_stream, .timeout = 300)
 {
     struct job job = new_job(count_streams);
     if (!standin_find()->there)

@@ -101,7 +101,7 @@ static void train_both(const struct weft_group_average_config *config, int ranks
 
 static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
 
-Test(averages, have_the_bits_of_the_host, .timeout = 120)
+Test(averages, have_the_bits_of_the_host, .timeout = 300)
 {
     for (int how = 0; how < HOWS; how++)
         for (int d = how % EVERY % 4; d < 4; d += EVERY) {
@@ -116,7 +116,7 @@ Test(averages, have_the_bits_of_the_host, .timeout = 120)
         }
 }
 
-Test(averages, of_gradients_have_the_bits_of_the_host, .timeout = 120)
+Test(averages, of_gradients_have_the_bits_of_the_host, .timeout = 300)
 {
     for (int how = 0; how < HOWS; how++)
         for (int d = how % EVERY % 4; d < 4; d += EVERY) {
@@ -184,7 +184,7 @@ static int be_late(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(averages, of_late_ranks_have_the_bits_of_the_host, .timeout = 120)
+Test(averages, of_late_ranks_have_the_bits_of_the_host, .timeout = 300)
 {
     static struct seen seen[2];
     for (int d = 0; d < 4; d += EVERY)
@@ -250,7 +250,7 @@ static int late_stream(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(averages, go_on_without_streams_that_are_late, .timeout = 60)
+Test(averages, go_on_without_streams_that_are_late, .timeout = 300)
 {
     for (int how = ON_STREAM; how <= SPLIT_ON_STREAM; how++)
         for (int ranks = 2; ranks <= MOST; ranks += EVERY) {
@@ -294,7 +294,7 @@ static int put_all(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(averages, need_no_thread_that_waits, .timeout = 60)
+Test(averages, need_no_thread_that_waits, .timeout = 300)
 {
     for (int ranks = EVERY / 2 + 1; ranks <= MOST; ranks += EVERY) {
         static struct seen seen[2];
@@ -350,7 +350,7 @@ static int between(struct job *job, struct weft_context *context, int rank)
     return WEFT_OK;
 }
 
-Test(averages, compute_between_the_halves_of_a_step, .timeout = 60)
+Test(averages, compute_between_the_halves_of_a_step, .timeout = 300)
 {
     for (int ranks = 2; ranks <= MOST; ranks += EVERY) {
         struct job job = new_job(between);

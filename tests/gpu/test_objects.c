@@ -76,7 +76,7 @@ static const struct {
     {"weft_compressed_average_create", create_compressed_average},
 };
 
-Test(objects, of_the_host_refuse_tensors_of_a_device, .timeout = 60)
+Test(objects, of_the_host_refuse_tensors_of_a_device, .timeout = 300)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     float host[COUNT] = {0};

@@ -175,7 +175,7 @@ static void let_devices_go(struct weft__device *devices[2])
 
 /* ---- what fails ---- */
 
-Test(sparse_average_faults, lives_that_nothing_fails_in, .timeout = 60)
+Test(sparse_average_faults, lives_that_nothing_fails_in, .timeout = 300)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         struct job job = job_of(kind);
@@ -210,7 +210,7 @@ static void fail_calls(int kind, int code, unsigned most)
     check_clean("after call", n);
 }
 
-Test(sparse_average_faults, any_call_of_the_driver_may_fail, .timeout = 120)
+Test(sparse_average_faults, any_call_of_the_driver_may_fail, .timeout = 300)
 {
     if (!standin_find()->there)
         cr_skip_test("nothing can be made to fail on a device");
@@ -220,7 +220,7 @@ Test(sparse_average_faults, any_call_of_the_driver_may_fail, .timeout = 120)
 
 /* A kernel, a copy or a write ends the context of a device: nothing on it goes on, and all ranks
  * hear of it. */
-Test(sparse_average_faults, any_operation_of_a_stream_may_end_its_device, .timeout = 120)
+Test(sparse_average_faults, any_operation_of_a_stream_may_end_its_device, .timeout = 300)
 {
     const struct standin *standin = standin_find();
     if (!standin->there)
@@ -243,7 +243,7 @@ Test(sparse_average_faults, any_operation_of_a_stream_may_end_its_device, .timeo
     check_clean("after", 0);
 }
 
-Test(sparse_average_faults, any_allocation_may_fail, .timeout = 120)
+Test(sparse_average_faults, any_allocation_may_fail, .timeout = 300)
 {
     struct weft__device *devices[2];
     struct draw draw = {3};
@@ -268,7 +268,7 @@ Test(sparse_average_faults, any_allocation_may_fail, .timeout = 120)
 
 /* ---- what is refused ---- */
 
-Test(sparse_average_faults, a_device_that_is_not_there_is_told, .timeout = 60)
+Test(sparse_average_faults, a_device_that_is_not_there_is_told, .timeout = 300)
 {
     struct weft_context_config settings;
     struct weft_sparse_average_config config;
@@ -287,7 +287,7 @@ Test(sparse_average_faults, a_device_that_is_not_there_is_told, .timeout = 60)
     weft_local_destroy(local);
 }
 
-Test(sparse_average_faults, parts_of_other_objects_are_on_the_host, .timeout = 60)
+Test(sparse_average_faults, parts_of_other_objects_are_on_the_host, .timeout = 300)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_sparse_average_config config;

@@ -285,7 +285,7 @@ Test(sparse_averages, have_the_bits_of_the_host, .timeout = 300)
 }
 
 /* In one piece, with a hint from step to step, and so long that there is a second look at it. */
-Test(sparse_averages, long_gradients_are_selected_from_in_one_go, .timeout = 120)
+Test(sparse_averages, long_gradients_are_selected_from_in_one_go, .timeout = 300)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     const size_t length = LONG;
@@ -411,7 +411,7 @@ static void go_on(const struct failing *failing, weft_memory_t memory, float *re
     device_check();
 }
 
-Test(sparse_averages, a_step_that_fails_leaves_what_it_leaves_on_the_host, .timeout = 120)
+Test(sparse_averages, a_step_that_fails_leaves_what_it_leaves_on_the_host, .timeout = 300)
 {
     for (int residual = WEFT_SPARSE_CONSERVING; residual <= WEFT_SPARSE_PAPER; residual++) {
         static struct failing host, device;
@@ -443,7 +443,7 @@ static void refused(struct weft_context *context, const struct weft_sparse_avera
     CHECK_TEXT(weft_error_text(), text);
 }
 
-Test(sparse_averages, memory_of_the_other_side_is_refused, .timeout = 60)
+Test(sparse_averages, memory_of_the_other_side_is_refused, .timeout = 300)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_sparse_average *average = NULL;
@@ -499,7 +499,7 @@ Test(sparse_averages, memory_of_the_other_side_is_refused, .timeout = 60)
     device_check();
 }
 
-Test(sparse_averages, empty_models_may_be_anywhere, .timeout = 60)
+Test(sparse_averages, empty_models_may_be_anywhere, .timeout = 300)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_sparse_average *average = NULL;

@@ -239,7 +239,7 @@ static void draw_sum(struct work *work, struct draw *draw)
     sum->found = work->found;
 }
 
-Test(vectors, sums_are_those_of_plain_loops, .timeout = 60)
+Test(vectors, sums_are_those_of_plain_loops, .timeout = 300)
 {
     static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
     struct stage stage;
@@ -290,7 +290,7 @@ static int copy(struct work *work, void *stream)
     return weft_device_copy(&work->vectors[0].of, &work->vectors[1].of, stream);
 }
 
-Test(vectors, fills_and_copies, .timeout = 60)
+Test(vectors, fills_and_copies, .timeout = 300)
 {
     static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_F32, WEFT_F64};
     static const uint64_t bits = UINT64_C(0x8182838485868788);
@@ -324,7 +324,7 @@ static int square(struct work *work, void *stream)
     return weft_device_squares(&work->vectors[0].of, work->terms[0].flags, work->squares, stream);
 }
 
-Test(vectors, squares_are_added_up, .timeout = 60)
+Test(vectors, squares_are_added_up, .timeout = 300)
 {
     static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
     const size_t bytes = WEFT_DEVICE_SQUARES * sizeof(double);
@@ -411,7 +411,7 @@ static void expect_pair(struct work *work, size_t i)
                     &y, 1));
 }
 
-Test(vectors, pairs_are_added_and_set, .timeout = 60)
+Test(vectors, pairs_are_added_and_set, .timeout = 300)
 {
     static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
     static const double scales[] = {1, -1, 0.25, -1.0 / 3};
@@ -458,7 +458,7 @@ static void refused(struct stage *stage, struct work *work, int (*instead)(struc
     OK(execute(stage, work));
 }
 
-Test(vectors, that_do_not_fit_are_refused, .timeout = 60)
+Test(vectors, that_do_not_fit_are_refused, .timeout = 300)
 {
     struct work work = {0};
     struct weft_piece short_list[] = {{&work, 3}};
@@ -509,7 +509,7 @@ Test(vectors, that_do_not_fit_are_refused, .timeout = 60)
     end(&stage);
 }
 
-Test(vectors, pairs_that_do_not_fit_are_refused, .timeout = 60)
+Test(vectors, pairs_that_do_not_fit_are_refused, .timeout = 300)
 {
     uint32_t index = 0;
     float value = 1;

@@ -432,7 +432,7 @@ static int busy_poll(struct weft_call *call)
     return call->state++ == 0 ? WEFT_IN_PROGRESS : WEFT_OK;
 }
 
-Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .timeout = 60)
+Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .timeout = 140)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct restart restart = {0, 0};
@@ -486,7 +486,7 @@ static void *create_and_fire(void *argument)
     return NULL;
 }
 
-Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout = 60)
+Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout = 140)
 {
     struct weft_context_config context_config;
     struct weft_local *local;

@@ -227,7 +227,7 @@ static struct weft_series *make_held(struct weft_context *context, struct held *
     return series;
 }
 
-Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 100)
+Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 140)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct held held = {0};
@@ -248,7 +248,7 @@ Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 100)
     alone_destroy(&alone);
 }
 
-Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 100)
+Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 140)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct held held = {.go = 1};
@@ -277,7 +277,7 @@ static void signal_the_other(struct ranks *ranks, struct weft_context *context, 
     weft_series_destroy(series);
 }
 
-Test(series, signals_that_no_event_waits_for_are_told, .timeout = 100)
+Test(series, signals_that_no_event_waits_for_are_told, .timeout = 140)
 {
     struct ranks ranks;
     ranks_init(&ranks, 2, signal_the_other, NULL);
@@ -294,7 +294,7 @@ static void *wait_for_end(void *argument)
     return NULL;
 }
 
-Test(series, a_series_that_ends_before_it_begins_wakes_those_who_wait, .timeout = 100)
+Test(series, a_series_that_ends_before_it_begins_wakes_those_who_wait, .timeout = 140)
 {
     for (int i = 0; i < 50; i++) {
         struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
@@ -712,7 +712,7 @@ Test(series, a_rank_that_comes_late_runs_through_what_it_missed)
 
 /* The signal that ends a version is for the next one, too: there it fires both events of its
  * channel, though the application had fired one of them before. */
-Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout = 100)
+Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout = 140)
 {
     for (int mine = 0; mine < 2; mine++) {
         struct alone alone = alone_create(WEFT_PROGRESS_HELPER);

@@ -163,7 +163,7 @@ static void start_and_fire(void *user, struct weft_run *run, int status)
     relay->fired = weft_run_fire(relay->next, relay->event);
 }
 
-Test(events, a_callback_may_fire_the_run_that_it_starts, .timeout = 100)
+Test(events, a_callback_may_fire_the_run_that_it_starts, .timeout = 140)
 {
     struct weft_run_config config;
     struct relay relay = {NULL, 0, -1};

@@ -387,7 +387,7 @@ Test(text_blocks, ranks_and_sizes_that_are_wrong)
 }
 
 /* Short texts that would make more than there is memory for, or never end. */
-Test(text_blocks, repetitions_are_limited, .timeout = 60)
+Test(text_blocks, repetitions_are_limited, .timeout = 140)
 {
     static const char *const statements[] = {
         "for i in 0..9223372036854775807 { join }",

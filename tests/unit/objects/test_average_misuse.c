@@ -199,7 +199,7 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(average_misuse, ranks_must_agree, .timeout = 60)
+Test(average_misuse, ranks_must_agree, .timeout = 140)
 {
     for (int kind = 0; kind < 10; kind++)
         for (int odd = 0; odd < 3; odd++) {
@@ -236,7 +236,7 @@ static int go_on(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(average_misuse, ranks_that_are_far_apart_are_of_different_trainings, .timeout = 60)
+Test(average_misuse, ranks_that_are_far_apart_are_of_different_trainings, .timeout = 140)
 {
     for (int kind = 0; kind < 2; kind++)
         for (int ahead = 0; ahead < 3; ahead += 2) {
@@ -272,7 +272,7 @@ static int one_gives_up(struct weft_context *context, struct job *job, int rank)
 
 static struct weft_group_average *lost[8]; /* nobody can free them any more */
 
-Test(average_misuse, a_rank_that_gives_up_ends_the_steps_of_all, .timeout = 60)
+Test(average_misuse, a_rank_that_gives_up_ends_the_steps_of_all, .timeout = 140)
 {
     for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++)
         for (int period = 0; period <= 3; period += 3) {
@@ -309,7 +309,7 @@ static int look_again(struct weft_context *context, struct job *job, int rank)
 
 static struct weft_group_average *given_up[20]; /* nobody can free them any more */
 
-Test(average_misuse, a_failure_is_looked_for_under_the_lock, .timeout = 60)
+Test(average_misuse, a_failure_is_looked_for_under_the_lock, .timeout = 140)
 {
     for (size_t i = 0; i < sizeof given_up / sizeof given_up[0]; i++) {
         struct job job = new_job(look_again);
@@ -369,7 +369,7 @@ static int one_of_many_is_late(struct weft_context *context, struct job *job, in
     return WEFT_OK;
 }
 
-Test(average_misuse, one_of_many_that_is_late_is_named, .timeout = 120)
+Test(average_misuse, one_of_many_that_is_late_is_named, .timeout = 140)
 {
     static const int sizes[] = {65, 96, 128, 200};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -430,7 +430,7 @@ static int any_allocation(struct weft_context *context, struct job *job, int ran
     return try_twice(context, job, rank);
 }
 
-Test(average_misuse, creation_without_memory, .timeout = 60)
+Test(average_misuse, creation_without_memory, .timeout = 140)
 {
     struct job job = new_job(any_allocation);
     int spared = 0;

@@ -43,7 +43,7 @@ static int in_two_pieces(struct weft_context *context, struct job *job, int rank
     return WEFT_OK;
 }
 
-Test(average_object, a_checkpoint_changes_nothing, .timeout = 60)
+Test(average_object, a_checkpoint_changes_nothing, .timeout = 140)
 {
     struct job whole = new_job(in_two_pieces);
     whole.config.mode = WEFT_AVERAGE_WAITING;
@@ -80,7 +80,7 @@ static int at_different_steps(struct weft_context *context, struct job *job, int
     return WEFT_OK;
 }
 
-Test(average_object, ranks_restored_at_different_steps, .timeout = 60)
+Test(average_object, ranks_restored_at_different_steps, .timeout = 140)
 {
     for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++)
         for (int ranks = 2; ranks <= MOST; ranks += 3) {
@@ -138,7 +138,7 @@ static int late_at_a_sync(struct weft_context *context, struct job *job, int ran
     return WEFT_OK;
 }
 
-Test(average_object, a_deadline_names_who_is_missing, .timeout = 60)
+Test(average_object, a_deadline_names_who_is_missing, .timeout = 140)
 {
     for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++)
         for (int ranks = 2; ranks <= 5; ranks++) {
@@ -210,7 +210,7 @@ static int report_beside(struct weft_context *context, struct job *job, int rank
     return WEFT_OK;
 }
 
-Test(average_object, reports_come_from_any_thread, .timeout = 60)
+Test(average_object, reports_come_from_any_thread, .timeout = 140)
 {
     struct job job = new_job(report_beside);
     OK(run_job(&job, 3));
@@ -282,13 +282,13 @@ static void count_with_groups(void)
         }
 }
 
-Test(average_object, bytes_are_those_of_the_plans, .timeout = 60)
+Test(average_object, bytes_are_those_of_the_plans, .timeout = 140)
 {
     count_with_groups();
 }
 
 /* Costs at which messages are all, and at which bytes are: they choose different algorithms. */
-Test(average_object, algorithms_are_chosen_by_the_costs_of_the_context, .timeout = 60)
+Test(average_object, algorithms_are_chosen_by_the_costs_of_the_context, .timeout = 140)
 {
     for (int i = 0; i < 2; i++) {
         char path[] = "/tmp/weft-cost-XXXXXX";
@@ -309,7 +309,7 @@ Test(average_object, algorithms_are_chosen_by_the_costs_of_the_context, .timeout
 }
 
 /* Two ranks a host: the synchronisation takes that into account, a group does not. */
-Test(average_object, algorithms_are_chosen_by_the_hosts_of_the_context, .timeout = 60)
+Test(average_object, algorithms_are_chosen_by_the_hosts_of_the_context, .timeout = 140)
 {
     struct job job = new_job(count_all);
     struct weft_virtual_config config;
@@ -374,7 +374,7 @@ static int halves(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(average_object, averages_are_rounded_once, .timeout = 60)
+Test(average_object, averages_are_rounded_once, .timeout = 140)
 {
     for (int kind = 0; kind < 4; kind++)
         for (int ranks = 1; ranks <= 6; ranks += ranks < 3 ? 1 : 3)
@@ -423,7 +423,7 @@ static int sizes(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(average_object, models_of_any_size, .timeout = 60)
+Test(average_object, models_of_any_size, .timeout = 140)
 {
     static const int counts[] = {0, 0, 1, 2, 1000000};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)

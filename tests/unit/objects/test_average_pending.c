@@ -196,7 +196,7 @@ static int run_history(struct history *history)
     return pending;
 }
 
-Test(average_pending, no_gradient_is_lost_or_counts_twice, .timeout = 120)
+Test(average_pending, no_gradient_is_lost_or_counts_twice, .timeout = 140)
 {
     struct history *history = malloc(sizeof *history);
     int pending = 0;

@@ -236,12 +236,12 @@ static void tell_all(int dies)
             tell_many(m, dies, 60);
 }
 
-Test(compressed_again, who_gives_up_takes_nothing_away, .timeout = 120)
+Test(compressed_again, who_gives_up_takes_nothing_away, .timeout = 140)
 {
     tell_all(0);
 }
 
-Test(compressed_again, those_that_are_left_go_on, .timeout = 120)
+Test(compressed_again, those_that_are_left_go_on, .timeout = 140)
 {
     tell_all(1);
 }

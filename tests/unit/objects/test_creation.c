@@ -202,7 +202,7 @@ static int judge(const struct job *job)
     return least <= STEPS;
 }
 
-Test(creation, who_runs_out_of_memory_is_named_on_all_ranks, .timeout = 120)
+Test(creation, who_runs_out_of_memory_is_named_on_all_ranks, .timeout = 140)
 {
     for (int object = 0; object < OBJECTS; object++) {
         int told = 0, harmless = 0, spared = 0;

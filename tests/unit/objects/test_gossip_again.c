@@ -200,7 +200,7 @@ static void tell(uint64_t seed, int pairs, int *gone)
     *gone += story.gone;
 }
 
-Test(gossip_again, goes_on_with_the_models_that_are_left, .timeout = 120)
+Test(gossip_again, goes_on_with_the_models_that_are_left, .timeout = 140)
 {
     int gone = 0;
     for (uint64_t seed = 1; seed <= 300; seed++)
@@ -208,7 +208,7 @@ Test(gossip_again, goes_on_with_the_models_that_are_left, .timeout = 120)
     cr_assert_gt(gone, 100);
 }
 
-Test(gossip_again, pairs_go_on_with_the_models_that_are_left, .timeout = 120)
+Test(gossip_again, pairs_go_on_with_the_models_that_are_left, .timeout = 140)
 {
     int gone = 0;
     for (uint64_t seed = 1; seed <= 300; seed++)

@@ -77,14 +77,14 @@ static void run(struct job job)
         ranks_run_once(steps, sizes[i], &job);
 }
 
-Test(gradients, averages_are_exact_with_every_plan, .timeout = 120)
+Test(gradients, averages_are_exact_with_every_plan, .timeout = 140)
 {
     for (int merge = 0; merge <= WEFT_MERGE_GIVEN; merge++)
         if (merge != WEFT_MERGE_CYCLES)
             run((struct job){.merge = (weft_merge_method_t)merge, .by_layer = merge & 1});
 }
 
-Test(gradients, sums_are_exact_with_every_plan, .timeout = 120)
+Test(gradients, sums_are_exact_with_every_plan, .timeout = 140)
 {
     for (int merge = 0; merge <= WEFT_MERGE_GIVEN; merge++)
         if (merge != WEFT_MERGE_CYCLES)
@@ -93,13 +93,13 @@ Test(gradients, sums_are_exact_with_every_plan, .timeout = 120)
                              .by_layer = ~merge & 1});
 }
 
-Test(gradients, tensors_that_are_not_adjacent_are_copied, .timeout = 120)
+Test(gradients, tensors_that_are_not_adjacent_are_copied, .timeout = 140)
 {
     run((struct job){.gap = 5});
     run((struct job){.gap = 5, .merge = WEFT_MERGE_SINGLE, .reduction = WEFT_GRADIENTS_SUM});
 }
 
-Test(gradients, datatypes_of_sixteen_bits_are_added_up_in_thirty_two, .timeout = 120)
+Test(gradients, datatypes_of_sixteen_bits_are_added_up_in_thirty_two, .timeout = 140)
 {
     for (int d = 0; d < 2; d++) {
         weft_dtype_t dtype = d ? WEFT_F16 : WEFT_BF16;
@@ -108,7 +108,7 @@ Test(gradients, datatypes_of_sixteen_bits_are_added_up_in_thirty_two, .timeout =
     }
 }
 
-Test(gradients, what_is_sent_in_sixteen_bits_is_exact_where_it_can_be, .timeout = 120)
+Test(gradients, what_is_sent_in_sixteen_bits_is_exact_where_it_can_be, .timeout = 140)
 {
     run((struct job){.wire = WEFT_BF16, .reduction = WEFT_GRADIENTS_SUM});
     run((struct job){.wire = WEFT_F16, .gap = 1});
@@ -215,7 +215,7 @@ static void round_steps(struct ranks *ranks, struct weft_context *context, int r
     free(model);
 }
 
-Test(gradients, all_ranks_have_the_same_bits_within_the_bound, .timeout = 120)
+Test(gradients, all_ranks_have_the_same_bits_within_the_bound, .timeout = 140)
 {
     static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
     static struct rounded job;

@@ -233,7 +233,7 @@ static int goes_on(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(gradients_gradiveq, checkpoints_in_every_step, .timeout = 120)
+Test(gradients_gradiveq, checkpoints_in_every_step, .timeout = 140)
 {
     for (int i = 0; i < SIZES; i++) {
         struct weft_virtual_config config = with_seed(3);
@@ -299,7 +299,7 @@ static int changes_groups(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(gradients_gradiveq, groups_that_are_joined_and_split_go_on, .timeout = 120)
+Test(gradients_gradiveq, groups_that_are_joined_and_split_go_on, .timeout = 140)
 {
     for (int size = 1; size <= 3; size += 2) {
         struct weft_virtual_config config = with_seed(5);

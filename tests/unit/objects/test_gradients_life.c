@@ -80,7 +80,7 @@ static void misuse(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, misuse_is_told_and_changes_nothing, .timeout = 60)
+Test(gradients_life, misuse_is_told_and_changes_nothing, .timeout = 140)
 {
     ranks_run_each_progress(misuse, 1, NULL);
     ranks_run_each_progress(misuse, 3, NULL);
@@ -108,7 +108,7 @@ static void differ(struct ranks *ranks, struct weft_context *context, int rank)
     (void)ranks;
 }
 
-Test(gradients_life, ranks_that_do_not_agree_are_told, .timeout = 60)
+Test(gradients_life, ranks_that_do_not_agree_are_told, .timeout = 140)
 {
     ranks_run_once(differ, 3, NULL);
 }
@@ -172,7 +172,7 @@ static void threads(struct ranks *ranks, struct weft_context *context, int rank)
     pthread_barrier_destroy(&all);
 }
 
-Test(gradients_life, threads_announce_and_wait_at_once, .timeout = 120)
+Test(gradients_life, threads_announce_and_wait_at_once, .timeout = 140)
 {
     ranks_run_each_progress(threads, 2, NULL);
 }
@@ -205,7 +205,7 @@ static void absent(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, absent_layers_count_as_zero, .timeout = 60)
+Test(gradients_life, absent_layers_count_as_zero, .timeout = 140)
 {
     for (int size = 1; size <= 4; size++)
         ranks_run_once(absent, size, NULL);
@@ -253,7 +253,7 @@ static void empty(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, models_without_elements_take_steps, .timeout = 60)
+Test(gradients_life, models_without_elements_take_steps, .timeout = 140)
 {
     for (int size = 1; size <= 3; size++)
         ranks_run_once(empty, size, NULL);
@@ -290,7 +290,7 @@ static void late(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, a_deadline_leaves_the_step_to_be_waited_for, .timeout = 60)
+Test(gradients_life, a_deadline_leaves_the_step_to_be_waited_for, .timeout = 140)
 {
     ranks_run_each_progress(late, 2, NULL);
 }
@@ -322,7 +322,7 @@ static void half(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, who_waits_is_told_what_has_not_been_announced, .timeout = 60)
+Test(gradients_life, who_waits_is_told_what_has_not_been_announced, .timeout = 140)
 {
     ranks_run_each_progress(half, 2, NULL);
 }
@@ -361,7 +361,7 @@ static void gives_up(struct ranks *ranks, struct weft_context *context, int rank
     CHECK_STATUS(weft_gradients_destroy(gradients), WEFT_ERR_PEER);
 }
 
-Test(gradients_life, who_gives_up_is_named_on_all_ranks, .timeout = 60)
+Test(gradients_life, who_gives_up_is_named_on_all_ranks, .timeout = 140)
 {
     for (int fails = 0; fails < 2; fails++)
         ranks_run_each_progress(gives_up, 3, &fails);
@@ -406,7 +406,7 @@ static int leave(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(gradients_life, ranks_may_end_after_different_numbers_of_steps, .timeout = 120)
+Test(gradients_life, ranks_may_end_after_different_numbers_of_steps, .timeout = 140)
 {
     for (uint64_t seed = 0; seed < 300; seed++) {
         struct weft_virtual_config config;
@@ -463,7 +463,7 @@ static void plans(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, plans_are_made_of_times_and_costs, .timeout = 60)
+Test(gradients_life, plans_are_made_of_times_and_costs, .timeout = 140)
 {
     ranks_run_once(plans, 1, NULL);
     ranks_run_once(plans, 4, NULL);
@@ -489,7 +489,7 @@ static void unused_groups(struct ranks *ranks, struct weft_context *context, int
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, groups_given_to_another_method_do_not_matter, .timeout = 60)
+Test(gradients_life, groups_given_to_another_method_do_not_matter, .timeout = 140)
 {
     ranks_run_once(unused_groups, 2, NULL);
 }
@@ -559,7 +559,7 @@ static void restart(struct ranks *ranks, struct weft_context *context, int rank)
     CHECK_TEXT(weft_error_text(), "config->state->next is 18446744073709551613, expected less");
 }
 
-Test(gradients_life, a_checkpoint_goes_on_where_it_was, .timeout = 60)
+Test(gradients_life, a_checkpoint_goes_on_where_it_was, .timeout = 140)
 {
     ranks_run_once(restart, 1, NULL);
     ranks_run_once(restart, 3, NULL);
@@ -623,7 +623,7 @@ static void remerge(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_gradients_destroy(gradients));
 }
 
-Test(gradients_life, a_checkpoint_of_another_method_is_merged_anew, .timeout = 60)
+Test(gradients_life, a_checkpoint_of_another_method_is_merged_anew, .timeout = 140)
 {
     ranks_run_once(remerge, 1, NULL);
     ranks_run_once(remerge, 3, NULL);

@@ -116,7 +116,7 @@ Test(gradients_memory, failing_once_ends_every_rank_with_sparse_groups)
     live_each(&sparse, NULL);
 }
 
-Test(gradients_memory, failing_once_ends_every_rank_with_compressed_groups, .timeout = 120)
+Test(gradients_memory, failing_once_ends_every_rank_with_compressed_groups, .timeout = 140)
 {
     static const struct weft_tensor_shape shapes[JOB_TENSORS] = {
         {WEFT_TENSOR_VECTOR, 0, 0, 0, 0}, {WEFT_TENSOR_VECTOR, 0, 0, 0, 0},

@@ -94,7 +94,7 @@ static struct found play(uint64_t seed)
     return found;
 }
 
-Test(gradients_plans, a_plan_follows_the_times_of_layers, .timeout = 60)
+Test(gradients_plans, a_plan_follows_the_times_of_layers, .timeout = 140)
 {
     struct found found = play(1);
     cr_assert(found.groups[0] == 1 && found.since[0] == 0, "%zu buckets", found.groups[0]);
@@ -109,7 +109,7 @@ Test(gradients_plans, a_plan_follows_the_times_of_layers, .timeout = 60)
               "planned %g us, measured %g us", found.planned, found.measured);
 }
 
-Test(gradients_plans, the_same_seed_makes_the_same_plans, .timeout = 60)
+Test(gradients_plans, the_same_seed_makes_the_same_plans, .timeout = 140)
 {
     for (uint64_t seed = 2; seed < 5; seed++) {
         struct found first = play(seed), second = play(seed);
@@ -155,7 +155,7 @@ static int given(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(gradients_plans, costs_may_be_a_function_that_is_the_same_on_all_ranks, .timeout = 60)
+Test(gradients_plans, costs_may_be_a_function_that_is_the_same_on_all_ranks, .timeout = 140)
 {
     struct weft_virtual_config config;
     weft_virtual_config_init(&config);

@@ -382,7 +382,7 @@ static void tell(uint64_t seed, int *died)
     *died += story.died > 0;
 }
 
-Test(gradiveq_again, deaths, .timeout = 120)
+Test(gradiveq_again, deaths, .timeout = 140)
 {
     int died = 0;
     for (uint64_t seed = 1; seed <= 200; seed++)
@@ -434,7 +434,7 @@ static int live_without_memory(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(gradiveq_again, every_allocation_failing, .timeout = 120)
+Test(gradiveq_again, every_allocation_failing, .timeout = 140)
 {
     enum { RANKS = 3 };
     int broken = 0, created = 0;

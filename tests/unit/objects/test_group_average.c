@@ -88,7 +88,7 @@ static int train(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(group_average, models_are_equal_after_a_synchronisation, .timeout = 60)
+Test(group_average, models_are_equal_after_a_synchronisation, .timeout = 140)
 {
     for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++)
         for (int ranks = 1; ranks <= MOST; ranks += ranks < 5 ? 1 : 4) {
@@ -102,7 +102,7 @@ Test(group_average, models_are_equal_after_a_synchronisation, .timeout = 60)
         }
 }
 
-Test(group_average, the_mean_is_kept_where_all_wait, .timeout = 60)
+Test(group_average, the_mean_is_kept_where_all_wait, .timeout = 140)
 {
     for (int mode = WEFT_AVERAGE_WAITING; mode <= WEFT_AVERAGE_NONE; mode++)
         for (int ranks = 1; ranks <= 16; ranks *= 2) {
@@ -115,7 +115,7 @@ Test(group_average, the_mean_is_kept_where_all_wait, .timeout = 60)
 }
 
 /* Every group size; the synchronisation at the end makes all equal. */
-Test(group_average, every_group_size, .timeout = 60)
+Test(group_average, every_group_size, .timeout = 140)
 {
     for (int ranks = 2; ranks <= 7; ranks++)
         for (int size = 1; size <= ranks; size++) {
@@ -161,7 +161,7 @@ static int one_sleeps(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(group_average, nobody_waits_for_a_rank_that_sleeps, .timeout = 60)
+Test(group_average, nobody_waits_for_a_rank_that_sleeps, .timeout = 140)
 {
     for (int ranks = 2; ranks <= 9; ranks += 1) {
         struct job job = new_job(one_sleeps);
@@ -186,7 +186,7 @@ static int unequal(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(group_average, ranks_may_end_after_different_numbers_of_steps, .timeout = 60)
+Test(group_average, ranks_may_end_after_different_numbers_of_steps, .timeout = 140)
 {
     for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++)
         for (int drawn = 0; drawn <= (mode == WEFT_AVERAGE_WAIT_AVOIDING); drawn++)
@@ -219,7 +219,7 @@ static int accumulate(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(group_average, gradients_are_never_counted_twice, .timeout = 60)
+Test(group_average, gradients_are_never_counted_twice, .timeout = 140)
 {
     for (int drawn = 0; drawn <= 1; drawn++)
         for (int ranks = 1; ranks <= 9; ranks += 2) {

@@ -146,7 +146,7 @@ static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
 
 /* ---- compared ---- */
 
-Test(initial, a_model_that_differs_is_refused, .timeout = 60)
+Test(initial, a_model_that_differs_is_refused, .timeout = 140)
 {
     char who[64], first[64], second[64];
     for (int object = 0; object < OBJECTS; object++)
@@ -163,7 +163,7 @@ Test(initial, a_model_that_differs_is_refused, .timeout = 60)
                 }
 }
 
-Test(initial, models_that_are_the_same_are_taken, .timeout = 60)
+Test(initial, models_that_are_the_same_are_taken, .timeout = 140)
 {
     for (int object = 0; object < OBJECTS; object++)
         for (int d = 0; d < (object == GROUP ? 4 : 2); d++)
@@ -176,7 +176,7 @@ Test(initial, models_that_are_the_same_are_taken, .timeout = 60)
 }
 
 /* Models of a checkpoint differ between synchronisations; those that begin anew must be alike. */
-Test(initial, who_goes_on_from_a_checkpoint_is_not_compared, .timeout = 60)
+Test(initial, who_goes_on_from_a_checkpoint_is_not_compared, .timeout = 140)
 {
     for (int ranks = 2; ranks <= MOST; ranks++)
         for (int all = 0; all <= 1; all++) {
@@ -193,7 +193,7 @@ Test(initial, who_goes_on_from_a_checkpoint_is_not_compared, .timeout = 60)
 
 /* ---- not compared ---- */
 
-Test(initial, any_model_is_taken_if_asked_for, .timeout = 60)
+Test(initial, any_model_is_taken_if_asked_for, .timeout = 140)
 {
     for (int object = 0; object < OBJECTS; object++) {
         struct start start = new_start(object, WEFT_INITIAL_ANY, 1);
@@ -216,7 +216,7 @@ Test(initial, gradients_are_not_looked_at)
 
 /* ---- broadcast ---- */
 
-Test(initial, the_model_of_rank_0_is_broadcast, .timeout = 60)
+Test(initial, the_model_of_rank_0_is_broadcast, .timeout = 140)
 {
     for (int object = 0; object < OBJECTS; object++)
         for (int d = 0; d < (object == GROUP ? 4 : 2); d++)

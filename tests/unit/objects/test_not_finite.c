@@ -188,12 +188,12 @@ static void every_model(weft_nan_policy_t nan)
                 }
 }
 
-Test(not_finite, a_model_is_refused_and_spreads_nowhere, .timeout = 120)
+Test(not_finite, a_model_is_refused_and_spreads_nowhere, .timeout = 140)
 {
     every_model(WEFT_NAN_ERROR);
 }
 
-Test(not_finite, a_model_spreads_if_that_was_asked_for, .timeout = 120)
+Test(not_finite, a_model_spreads_if_that_was_asked_for, .timeout = 140)
 {
     every_model(WEFT_NAN_SPREAD);
 }
@@ -283,7 +283,7 @@ static int descend(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(not_finite, a_gradient_counts_as_zero_and_is_told_of_once, .timeout = 60)
+Test(not_finite, a_gradient_counts_as_zero_and_is_told_of_once, .timeout = 140)
 {
     for (int nan = WEFT_NAN_ERROR; nan <= WEFT_NAN_SPREAD; nan++)
         for (int d = 0; d < 4; d++)

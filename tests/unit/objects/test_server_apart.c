@@ -14,27 +14,27 @@ static void tell_all(weft_server_sync_t sync, uint64_t first, uint64_t count)
     }
 }
 
-Test(server_apart, asp_applies_every_push_once_in_one_order, .timeout = 60)
+Test(server_apart, asp_applies_every_push_once_in_one_order, .timeout = 140)
 {
     tell_all(WEFT_SERVER_ASP, 1, SEEDS);
 }
 
-Test(server_apart, ssp_applies_every_push_once_in_one_order, .timeout = 60)
+Test(server_apart, ssp_applies_every_push_once_in_one_order, .timeout = 140)
 {
     tell_all(WEFT_SERVER_SSP, 10001, SEEDS);
 }
 
-Test(server_apart, dssp_applies_every_push_once_in_one_order, .timeout = 60)
+Test(server_apart, dssp_applies_every_push_once_in_one_order, .timeout = 140)
 {
     tell_all(WEFT_SERVER_DSSP, 20001, SEEDS);
 }
 
-Test(server_apart, r2sp_goes_round, .timeout = 60)
+Test(server_apart, r2sp_goes_round, .timeout = 140)
 {
     tell_all(WEFT_SERVER_R2SP, 30001, SEEDS);
 }
 
-Test(server_apart, layers_may_be_absent, .timeout = 60)
+Test(server_apart, layers_may_be_absent, .timeout = 140)
 {
     for (uint64_t seed = 40001; seed < 40001 + SEEDS; seed++) {
         struct apart apart = new_apart(seed, (weft_server_sync_t)(WEFT_SERVER_ASP + seed % 4));
@@ -43,7 +43,7 @@ Test(server_apart, layers_may_be_absent, .timeout = 60)
     }
 }
 
-Test(server_apart, models_are_mixed, .timeout = 60)
+Test(server_apart, models_are_mixed, .timeout = 140)
 {
     for (uint64_t seed = 50001; seed < 50001 + SEEDS; seed++) {
         struct apart apart = new_apart(seed, (weft_server_sync_t)(WEFT_SERVER_ASP + seed % 4));
@@ -80,7 +80,7 @@ Test(server_apart, who_is_ahead_gets_as_far_as_it_may)
 }
 
 /* Servers that hold nothing, and layers on one of several servers alone. */
-Test(server_apart, more_servers_than_layers, .timeout = 60)
+Test(server_apart, more_servers_than_layers, .timeout = 140)
 {
     static const size_t counts[] = {3, 0, 1};
     for (uint64_t seed = 1; seed <= 300; seed++) {

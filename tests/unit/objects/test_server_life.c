@@ -153,7 +153,7 @@ static int leave(struct weft_context *context, void *user)
     return rank_end(&rank);
 }
 
-Test(server_life, workers_leave_when_they_like, .timeout = 60)
+Test(server_life, workers_leave_when_they_like, .timeout = 140)
 {
     for (uint64_t seed = 0; seed < 6 * WAYS; seed++) {
         struct draw draw = {seed};
@@ -307,17 +307,17 @@ static void fail_each(int how)
     cr_assert_gt(failed, 5 * WAYS, "%d", failed);
 }
 
-Test(server_life, a_failure_is_everybodys, .timeout = 60)
+Test(server_life, a_failure_is_everybodys, .timeout = 140)
 {
     fail_each(FAIL);
 }
 
-Test(server_life, who_leaves_in_a_step_is_named, .timeout = 60)
+Test(server_life, who_leaves_in_a_step_is_named, .timeout = 140)
 {
     fail_each(LEAVE);
 }
 
-Test(server_life, who_dies_is_named, .timeout = 60)
+Test(server_life, who_dies_is_named, .timeout = 140)
 {
     fail_each(STOP);
 }

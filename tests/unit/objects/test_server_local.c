@@ -85,7 +85,7 @@ static void live(struct ranks *ranks, struct weft_context *context, int rank)
     tensors_free(&tensors);
 }
 
-Test(server_local, every_model_apart_with_helpers_and_without, .timeout = 60)
+Test(server_local, every_model_apart_with_helpers_and_without, .timeout = 140)
 {
     for (int sync = WEFT_SERVER_BSP; sync <= WEFT_SERVER_OSP; sync++)
         for (int flow = WEFT_SERVER_AT_ONCE; flow <= WEFT_SERVER_PACED; flow++)
@@ -99,7 +99,7 @@ Test(server_local, every_model_apart_with_helpers_and_without, .timeout = 60)
             }
 }
 
-Test(server_local, every_model_co_located, .timeout = 60)
+Test(server_local, every_model_co_located, .timeout = 140)
 {
     for (int sync = WEFT_SERVER_BSP; sync <= WEFT_SERVER_OSP; sync++)
         for (int size = 1; size <= 4; size++) {
@@ -119,7 +119,7 @@ Test(server_local, one_rank_needs_no_helper)
     }
 }
 
-Test(server_local, sixty_four_ranks, .timeout = 60)
+Test(server_local, sixty_four_ranks, .timeout = 140)
 {
     static const weft_server_sync_t syncs[] = {WEFT_SERVER_BSP, WEFT_SERVER_ASP, WEFT_SERVER_R2SP};
     static const size_t counts[] = {100, 0, 3};
@@ -132,7 +132,7 @@ Test(server_local, sixty_four_ranks, .timeout = 60)
     }
 }
 
-Test(server_local, large_layers_beside_empty_ones, .timeout = 60)
+Test(server_local, large_layers_beside_empty_ones, .timeout = 140)
 {
     static const size_t counts[] = {0, 1500000, 0, 1, 1};
     for (int sync = WEFT_SERVER_BSP; sync <= WEFT_SERVER_OSP; sync++) {
@@ -296,7 +296,7 @@ static struct doomed doomed_of(int how, int who, int sync, int colocated)
     return doomed;
 }
 
-Test(server_local, a_creation_that_fails_is_everybodys, .timeout = 60)
+Test(server_local, a_creation_that_fails_is_everybodys, .timeout = 140)
 {
     for (int how = GIVES_UP; how <= DISAGREES; how++)
         for (int sync = WEFT_SERVER_BSP; sync <= WEFT_SERVER_OSP; sync++)
@@ -310,7 +310,7 @@ Test(server_local, a_creation_that_fails_is_everybodys, .timeout = 60)
 }
 
 /* Allocations of all ranks count together, so which of them fails is another one every time. */
-Test(server_local, a_creation_that_is_out_of_memory_is_everybodys, .timeout = 60)
+Test(server_local, a_creation_that_is_out_of_memory_is_everybodys, .timeout = 140)
 {
     int failed = 0;
     for (uint64_t seed = 1; seed <= 240; seed++) {

@@ -10,7 +10,7 @@ static const size_t sizes[] = {1, 2, 3, 5, 8, 16};
 /* ---- BSP ---- */
 
 /* Every number of workers and servers, both places, both datatypes. */
-Test(server_together, bsp_is_a_plain_loop_bit_by_bit, .timeout = 60)
+Test(server_together, bsp_is_a_plain_loop_bit_by_bit, .timeout = 140)
 {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int servers = 1; servers <= 3; servers++)
@@ -26,7 +26,7 @@ Test(server_together, bsp_is_a_plain_loop_bit_by_bit, .timeout = 60)
             }
 }
 
-Test(server_together, bsp_whatever_is_drawn, .timeout = 60)
+Test(server_together, bsp_whatever_is_drawn, .timeout = 140)
 {
     for (uint64_t seed = 1; seed <= 400; seed++) {
         struct story story = new_story(seed, sizes[seed % 5]);
@@ -113,7 +113,7 @@ Test(server_together, osp_with_nothing_late_is_bsp_bit_by_bit)
  *
  * The first step has no late layers, since nothing has been ranked.
  */
-Test(server_together, osp_with_everything_late_is_one_step_behind_bit_by_bit, .timeout = 60)
+Test(server_together, osp_with_everything_late_is_one_step_behind_bit_by_bit, .timeout = 140)
 {
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct story story = osp_story(seed, 1);
@@ -128,7 +128,7 @@ Test(server_together, osp_with_everything_late_is_one_step_behind_bit_by_bit, .t
     }
 }
 
-Test(server_together, osp_with_some_layers_late, .timeout = 60)
+Test(server_together, osp_with_some_layers_late, .timeout = 140)
 {
     size_t late = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {

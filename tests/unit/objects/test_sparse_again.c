@@ -223,17 +223,17 @@ static void tell_many(weft_sparse_method_t method)
     cr_assert_gt(died, 100);
 }
 
-Test(sparse_again, allgather_loses_nothing, .timeout = 120)
+Test(sparse_again, allgather_loses_nothing, .timeout = 140)
 {
     tell_many(WEFT_SPARSE_ALLGATHER);
 }
 
-Test(sparse_again, gtopk_goes_on, .timeout = 120)
+Test(sparse_again, gtopk_goes_on, .timeout = 140)
 {
     tell_many(WEFT_SPARSE_GTOPK);
 }
 
-Test(sparse_again, oktopk_goes_on, .timeout = 120)
+Test(sparse_again, oktopk_goes_on, .timeout = 140)
 {
     tell_many(WEFT_SPARSE_OKTOPK);
 }

@@ -268,18 +268,18 @@ static void every_case(weft_stale_mix_t stale_mix)
                 }
 }
 
-Test(stale_mix, paper_keeps_the_old_model_in_the_sum, .timeout = 120)
+Test(stale_mix, paper_keeps_the_old_model_in_the_sum, .timeout = 140)
 {
     every_case(WEFT_STALE_PAPER);
 }
 
-Test(stale_mix, substitute_takes_the_old_model_out, .timeout = 120)
+Test(stale_mix, substitute_takes_the_old_model_out, .timeout = 140)
 {
     every_case(WEFT_STALE_SUBSTITUTE);
 }
 
 /* A synchronisation publishes its average for all. */
-Test(stale_mix, substitute_takes_out_the_average_of_a_synchronisation, .timeout = 120)
+Test(stale_mix, substitute_takes_out_the_average_of_a_synchronisation, .timeout = 140)
 {
     for (int ranks = 2; ranks <= MOST; ranks++)
         for (int size = 1; size <= (ranks & (ranks - 1) ? 2 : ranks); size++)

@@ -439,7 +439,7 @@ static int walk_with_deaths(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-Test(train_layers, deaths_lose_no_gradient_of_those_that_are_left, .timeout = 120)
+Test(train_layers, deaths_lose_no_gradient_of_those_that_are_left, .timeout = 140)
 {
     struct train_options options;
 
