@@ -382,15 +382,15 @@ static int live_on(struct job *job, struct weft_context *context, int rank)
         live(job, &model, context, rank, life, &state, &draw);
     /* What is left at the end: pending here, consumed by a version that has not ended on rank 0,
      * or a sum that rank 0 has not taken. */
+    int lost = state.failed_version >= history->ended;
+    const void *left[] = {state.pending, lost ? state.failed : NULL, rank == 0 ? state.sum : NULL};
     size_t size = job->config.dtype == WEFT_F64 ? sizeof(double) : sizeof(float);
-    int lost = state.failed && state.failed_version >= history->ended;
     for (int e = 0; e < MOST * STEPS; e++)
-        for (int which = 0; which < 3; which++) {
-            const void *data = which == 0 ? state.pending : which == 1 ? state.failed : state.sum;
+        for (int i = 0; i < 3; i++) {
             double value = 0;
-            if (data && (which == 0 || (which == 1 ? lost : rank == 0)))
+            if (left[i])
                 OK(weft_convert(WEFT_F64, &value, size == 8 ? WEFT_F64 : WEFT_F32,
-                                (const char *)data + (size_t)e * size, 1));
+                                (const char *)left[i] + (size_t)e * size, 1));
             history->seen[e / STEPS][e % STEPS] += (int)lround(value);
         }
     free((void *)(uintptr_t)state.pending);
