@@ -394,12 +394,12 @@ static void run_histories(uint64_t count, int deaths)
     free(history);
 }
 
-Test(average_again, no_gradient_is_lost_or_counts_twice, .timeout = 240)
+Test(average_again, no_gradient_is_lost_or_counts_twice, .timeout = 140)
 {
     run_histories(3000, 0);
 }
 
-Test(average_again, nor_where_ranks_die, .timeout = 240)
+Test(average_again, nor_where_ranks_die, .timeout = 140)
 {
     run_histories(3000, 1);
 }
