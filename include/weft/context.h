@@ -116,6 +116,17 @@ struct weft_context_config {
      *  to one where none is, as far as its affinity mask allows. Nothing is bound: the mask stays
      *  as it is. Default: WEFT_APART ("on", "off") from the environment, else on. */
     weft_bind_t keep_apart;
+    /**
+     * Something else that has to go on while a thread waits: another library's engine, that only
+     * moves when it is called (MPI's, where a program has its own messages under way). Called again
+     * and again by a thread that drives the engine and has found nothing to do, a helper included,
+     * with how long that has been so, in nanoseconds; one call at a time. Returns after how many
+     * nanoseconds at most it wants to be called again: the thread sleeps no longer than that; 0: it
+     * does not sleep, but yields its core; WEFT_NEVER: whenever it likes. Calls nothing of the
+     * context or of its family, and does not block. Not called on virtual ranks. NULL: nothing.
+     */
+    uint64_t (*meanwhile)(void *user, uint64_t idle_ns);
+    void *meanwhile_user;
 };
 
 /** All defaults: @p size bytes are written. The macro passes the caller's size. */
@@ -423,6 +434,24 @@ WEFT_EXPORT int weft_context_sleep(struct weft_context *context, uint64_t ns);
  * @return WEFT_OK, or WEFT_IN_PROGRESS while runs are unfinished.
  */
 WEFT_EXPORT int weft_context_progress(struct weft_context *context);
+
+/** Whether something is so: 0, not yet. */
+typedef int (*weft_done_fn)(void *user);
+
+/**
+ * Waits until @p done returns other than 0, driving the engine if nobody else is, and idling as
+ * weft_run_wait() does: for a condition that weft does not know, such as the end of one of several
+ * runs, or of something that weft_context_config.meanwhile drives. Blocking; not in a callback.
+ * @param done called by the waiting thread, at least after every step of the engine, often while
+ *        it drives; calls nothing of weft that blocks or that ends the context, and does not block.
+ *        A thread that sleeps is woken by the end of any run, not by what else makes it true: that
+ *        is seen when the thread next looks, at the latest when it would call `meanwhile`.
+ * @param timeout_ns as in weft_run_wait().
+ * @return WEFT_OK; WEFT_IN_PROGRESS after @p timeout_ns; WEFT_ERR_INVALID (NULL, WEFT_NS_NONE);
+ *         WEFT_ERR_STATE (in a callback); on virtual ranks as weft_context_sleep().
+ */
+WEFT_EXPORT int weft_context_wait(struct weft_context *context, weft_done_fn done, void *user,
+                                  uint64_t timeout_ns);
 
 /**
  * Drives every context of this process once, each if nobody else is, as weft_context_progress()

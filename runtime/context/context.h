@@ -183,6 +183,8 @@ void weft__helper_stop(struct weft_context *context);
 
 /* The clock of a context: the transport's, or the machine's. */
 uint64_t weft__clock(const struct weft_context *context);
+/* When a timeout that begins now has passed, on that clock. */
+uint64_t weft__time_after(const struct weft_context *context, uint64_t timeout_ns);
 /* Whether the calling thread is the context's helper. */
 int weft__helps(struct weft_context *context);
 

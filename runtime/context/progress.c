@@ -42,6 +42,13 @@ uint64_t weft__clock(const struct weft_context *context)
     return weft__engine_clock(&context->engine);
 }
 
+uint64_t weft__time_after(const struct weft_context *context, uint64_t timeout_ns)
+{
+    uint64_t now = timeout_ns < WEFT_NEVER ? weft__clock(context) : 0;
+    return timeout_ns >= WEFT_NEVER || timeout_ns > WEFT__NEVER - 1 - now ? WEFT__NEVER
+                                                                          : now + timeout_ns;
+}
+
 int weft__helps(struct weft_context *context)
 {
     return atomic_load_explicit(&context->root->helper_self, memory_order_relaxed) ==
@@ -359,6 +366,14 @@ struct idle {
     unsigned polls;
 };
 
+/* Idle since when: lets the user drive something else. How long to sleep at most. */
+static inline uint64_t meanwhile(const struct weft_context_config *config, const struct idle *idle,
+                                 uint64_t now)
+{
+    return config->meanwhile ? config->meanwhile(config->meanwhile_user, now - idle->since)
+                             : WEFT__NEVER;
+}
+
 static inline void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -500,16 +515,18 @@ static int drive(struct weft_context *context, struct waiting *waiting)
             report_stall(waiting, now);
         if (idle.since == 0)
             idle.since = now;
+        uint64_t limit = meanwhile(config, &idle, now);
         if (now - idle.since < config->spin_ns)
             continue;
-        if (now - idle.since - config->spin_ns < config->yield_ns) {
+        if (limit == 0 || now - idle.since - config->spin_ns < config->yield_ns) {
             if (context->seating.says)
                 weft__seating_yield(context, now);
             else
                 sched_yield();
             continue;
         }
-        uint64_t limit = waiting->until - now;
+        if (waiting->until - now < limit)
+            limit = waiting->until - now;
         if (config->stall_ns != 0 && config->stall_ns < limit)
             limit = config->stall_ns;
         if (!sleep_idle(context, &idle, WEFT__BELL_CALLER, limit)) {
@@ -637,6 +654,21 @@ int weft_context_progress(struct weft_context *context)
                     : weft__progress(context, 0);
 }
 
+int weft_context_wait(struct weft_context *context, weft_done_fn done, void *user,
+                      uint64_t timeout_ns)
+{
+    WEFT__REQUIRE(context, "%s: argument `context` is NULL", __func__);
+    WEFT__REQUIRE(done, "%s: argument `done` is NULL", __func__);
+    int status = weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
+    if (status != WEFT_OK)
+        return status;
+    if (weft__drives(context))
+        return weft__error(WEFT_ERR_STATE, "%s: called by a callback, which must not block",
+                           __func__);
+    int ended = weft__drive_until(context, done, user, weft__time_after(context, timeout_ns), NULL);
+    return ended < 0 ? ended : ended ? WEFT_OK : WEFT_IN_PROGRESS;
+}
+
 /* ---- the helper ---- */
 
 static int stopping(struct weft_context *context)
@@ -697,12 +729,13 @@ static void help(struct weft_context *context)
         if (idle.since == 0)
             idle.since = now;
         /* With nothing under way there is nothing to be quick for. */
-        if ((engine->active_count > 0 || context->awake) &&
-            now - idle.since < config->helper_yield_ns) {
+        int active = engine->active_count > 0 || context->awake;
+        uint64_t limit = active ? meanwhile(config, &idle, now) : WEFT__NEVER;
+        if (active && (limit == 0 || now - idle.since < config->helper_yield_ns)) {
             sched_yield();
             continue;
         }
-        if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NEVER)) {
+        if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, limit)) {
             let_caller_go(context);
             if (stopping(context) || !drive_try(context))
                 return;

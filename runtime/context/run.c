@@ -282,13 +282,6 @@ static int outcome(const struct weft_run *run)
     return weft__error(run->status, "%s", weft_run_error(run));
 }
 
-static uint64_t time_after(const struct weft_context *context, uint64_t timeout_ns)
-{
-    uint64_t now = timeout_ns < WEFT_NEVER ? weft__clock(context) : 0;
-    return timeout_ns >= WEFT_NEVER || timeout_ns > WEFT__NEVER - 1 - now ? WEFT__NEVER
-                                                                          : now + timeout_ns;
-}
-
 int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 {
     WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
@@ -298,7 +291,7 @@ int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", __func__,
                            run->plan->name);
     if (!has_ended(run)) {
-        uint64_t until = time_after(run->context, timeout_ns);
+        uint64_t until = weft__time_after(run->context, timeout_ns);
         int ended = weft__drive_until(run->context, has_ended, run, until, run);
         if (ended <= 0)
             return ended < 0 ? ended : WEFT_IN_PROGRESS;
@@ -342,7 +335,8 @@ static int check_join(const char *who, const struct weft_run *run, weft_node_t n
 static int wait_for(struct weft_run *run, struct weft__watch *watch, uint64_t timeout_ns)
 {
     struct weft_context *context = run->context;
-    int status = weft__drive_until(context, is_told, watch, time_after(context, timeout_ns), run);
+    int status =
+        weft__drive_until(context, is_told, watch, weft__time_after(context, timeout_ns), run);
     if (status <= 0) {
         weft__drive_lock(context);
         int told = is_told(watch);

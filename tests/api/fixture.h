@@ -53,6 +53,12 @@ static struct weft_sparse *api_pairs(void)
     return &api.out;
 }
 
+static int api_done(void *user)
+{
+    (void)user;
+    return 1;
+}
+
 static int api_rank(struct weft_context *context, void *user)
 {
     (void)context;

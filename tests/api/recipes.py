@@ -446,6 +446,7 @@ def of_run(call):
 
 TIMES = {
     "weft_context_sleep": "return weft_context_sleep(api.context, ns);",
+    "weft_context_wait": "return weft_context_wait(api.context, api_done, NULL, ns);",
     "weft_group_average_report": of_average(
         "weft_group_average", "api_report(average, ns)"),
     "weft_run_set_deadline": of_run("weft_run_set_deadline(run, ns)"),

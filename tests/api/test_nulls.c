@@ -32,6 +32,12 @@ static int fixture_weft_rank_fn(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
+static int fixture_weft_done_fn(void *user)
+{
+    (void)user;
+    return 1;
+}
+
 static void fixture_weft_end_fn(void *value)
 {
     (void)value;

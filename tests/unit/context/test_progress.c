@@ -666,3 +666,152 @@ Test(progress, spinning_and_yielding_may_be_for_ever)
     ranks.config.progress = WEFT_PROGRESS_HELPER;
     ranks_run(&ranks);
 }
+
+/* ---- something else goes on meanwhile ---- */
+
+/* What rank 1 drives while it waits for rank 0, which goes on when it has been called often. */
+struct beside {
+    atomic_int called;
+    _Atomic uint64_t longest_ns;
+    uint64_t again_ns;
+};
+
+enum { CALLED = 20 };
+
+static uint64_t drive_beside(void *user, uint64_t idle_ns)
+{
+    struct beside *beside = user;
+    atomic_fetch_add(&beside->called, 1);
+    if (idle_ns > atomic_load(&beside->longest_ns))
+        atomic_store(&beside->longest_ns, idle_ns);
+    return beside->again_ns;
+}
+
+static void wait_for_calls(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct beside *beside = ranks->user;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
+    struct weft_run *run = make_run(context, ping_pong(rank), NULL);
+    int64_t x = rank;
+    OK(bind_slot(run, 0, &x));
+    ranks_meet(ranks); /* creating a context may have called it */
+    int before = atomic_load(&beside->called);
+    ranks_meet(ranks);
+    if (rank == 0)
+        while (atomic_load(&beside->called) < before + CALLED)
+            sched_yield();
+    OK(weft_run_execute(run));
+    CHECK(x == 0);
+    OK(weft_context_get_stats(context, &stats));
+    if (beside->again_ns == 0)
+        CHECK(stats.sleeps == 0);
+    else if (rank == 1 && ranks->config.progress == WEFT_PROGRESS_CALLER)
+        CHECK(stats.sleeps > 0);
+    weft_run_destroy(run);
+}
+
+static void drive_meanwhile(weft_progress_t progress, uint64_t again_ns)
+{
+    struct beside beside = {.again_ns = again_ns};
+    struct ranks ranks;
+    ranks_init(&ranks, 2, wait_for_calls, &beside);
+    sleepy(&ranks.config);
+    ranks.config.progress = progress;
+    ranks.config.meanwhile = drive_beside;
+    ranks.config.meanwhile_user = &beside;
+    ranks_run(&ranks);
+    CHECK(atomic_load(&beside.longest_ns) > 0);
+}
+
+Test(progress, who_waits_calls_what_goes_on_beside_and_does_not_sleep)
+{
+    drive_meanwhile(WEFT_PROGRESS_CALLER, 0);
+}
+
+Test(progress, who_waits_sleeps_no_longer_than_what_goes_on_beside_wants)
+{
+    drive_meanwhile(WEFT_PROGRESS_CALLER, 100000);
+    drive_meanwhile(WEFT_PROGRESS_HELPER, 100000);
+}
+
+/* ---- a condition of one's own ---- */
+
+struct ends_of_two {
+    struct weft_run *runs[2];
+    int calls;
+};
+
+static int has_one_ended(void *user)
+{
+    struct ends_of_two *two = user;
+    two->calls++;
+    return weft_run_test(two->runs[0]) != WEFT_IN_PROGRESS ||
+           weft_run_test(two->runs[1]) != WEFT_IN_PROGRESS;
+}
+
+static int never(void *user)
+{
+    (void)user;
+    return 0;
+}
+
+static void wait_for_either(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct ends_of_two two = {.calls = 0};
+    int64_t x[2] = {rank, rank};
+    (void)ranks;
+    for (int i = 0; i < 2; i++) {
+        two.runs[i] = make_run(context, ping_pong(rank), NULL);
+        OK(bind_slot(two.runs[i], 0, &x[i]));
+    }
+    OK(weft_run_start(two.runs[1]));
+    if (rank == 0) {
+        OK(weft_run_start(two.runs[0]));
+        OK(weft_context_wait(context, has_one_ended, &two, WEFT_NEVER));
+        CHECK(two.calls > 0);
+        CHECK(weft_run_test(two.runs[0]) == WEFT_IN_PROGRESS); /* the peer waits for our word */
+        CHECK(weft_context_wait(context, never, NULL, 1000000) == WEFT_IN_PROGRESS);
+        ranks_meet(ranks);
+    } else {
+        OK(weft_run_wait(two.runs[1], WEFT_NEVER));
+        ranks_meet(ranks);
+        OK(weft_run_start(two.runs[0]));
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(weft_run_wait(two.runs[i], WEFT_NEVER));
+        weft_run_destroy(two.runs[i]);
+    }
+}
+
+Test(progress, a_wait_ends_when_its_condition_says_so)
+{
+    ranks_run_each_progress(wait_for_either, 2, NULL);
+}
+
+static int wait_within(struct weft_call *call)
+{
+    return weft_context_wait(call->user, never, NULL, WEFT_NEVER) == WEFT_ERR_STATE
+               ? WEFT_OK
+               : WEFT_ERR_TIMEOUT;
+}
+
+Test(progress, a_callback_is_told_that_it_must_not_wait)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_op_config op_config;
+    struct weft_op *op = NULL;
+    weft_op_config_init(&op_config);
+    op_config.name = "waits";
+    op_config.compute = wait_within;
+    op_config.user = alone.context;
+    OK(weft_op_create(&op, &op_config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    add_compute(s, op, NULL, 0, 0, 0);
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    OK(weft_run_execute(run));
+    cr_assert_eq(weft_context_wait(NULL, never, NULL, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(weft_context_wait(alone.context, NULL, NULL, 0), WEFT_ERR_INVALID);
+    weft_run_destroy(run);
+    weft_op_destroy(op);
+    alone_destroy(&alone);
+}
