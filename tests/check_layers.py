@@ -69,6 +69,7 @@ ROOMS = [
      RUNTIME + TEMPLATES + PLANNER),
     ("schedules/objects/*", ["schedules/objects"], RUNTIME + TEMPLATES),
     ("tools/mpi", [], []),
+    ("tools/pmpi", [], LIBRARY),
     ("tools/cli", ["tools/mpi"], LIBRARY),
     ("tools/page", ["tools/cli"], LIBRARY),
     ("tools/train", ["tools/cli", "tools/page"], LIBRARY),
@@ -91,6 +92,7 @@ OBJECTS = [
     ("ops/libweft_ops*.a.p", "ops/"),
     ("tools/weft.p", "tools/"),
     ("tools/command-mpi.so.p", "tools/"),
+    ("tools/pmpi/libweft-pmpi.so.p", "tools/pmpi/"),
     ("tools/train/cuda/libcommand-cuda.a.p", "tools/train/cuda/"),
     ("tools/libhtml_template.a.p", "tools/"),
     ("tools/examples/example_*.p", "tools/examples/"),
@@ -118,9 +120,9 @@ WORDS = [
 
 # Headers of the system that have their place: header, the only places in which it may be, among these.
 PLACES = [
-    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/", "tools/mpi/"],
+    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/", "tools/mpi/", "tools/pmpi/"],
      ["include/", "ops/", "runtime/", "schedules/", "tools/"]),
-    ("weft/mpi.h", ["tools/examples/"], ["tools/"]),
+    ("weft/mpi.h", ["tools/examples/", "tools/pmpi/"], ["tools/"]),
     ("cuda.h", ["include/weft/cuda.h", "gpu/", "tools/train/cuda/", "tools/examples/"],
      ["include/", "ops/", "runtime/", "schedules/", "gpu/kernels/", "tools/"]),
     ("nccl.h", ["include/weft/nccl.h", "gpu/"],
@@ -298,7 +300,7 @@ def read_symbols(objects):
         source = objects[file]
         if kind == "U":
             needed.setdefault(source, set()).add(symbol)
-        elif symbol != "main":
+        elif symbol != "main" and not symbol.startswith("MPI_"):  # those stand in for MPI's
             defined.setdefault(symbol, source)
     return defined, needed
 

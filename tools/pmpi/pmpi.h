@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libweft-pmpi: the collectives of programs that know MPI alone, by weft.
+ *
+ *     program --> MPI_Allreduce   wrap.c      a struct pmpi_call of any of its forms
+ *                      |
+ *                 comm.c          the context that stands for the communicator, or why there is none
+ *                 type.c          bytes of its elements; elements of weft's; packed ones
+ *                 reduction.c     its operation, on those
+ *                      |
+ *                 serve.c -----> weft_allreduce        or else PMPI_Allreduce
+ *
+ * Ranks must go the same way, so what decides is the same on all of them: the communicator, the
+ * kind of call, and what MPI demands to be equal. What a rank has for itself (a derived datatype
+ * where others have a plain one, MPI_IN_PLACE, displacements) is settled on that rank.
+ */
+#ifndef WEFT_TOOLS_PMPI_PMPI_H
+#define WEFT_TOOLS_PMPI_PMPI_H
+
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/weft.h>
+
+/** The collectives: how they are called in enums, in MPI, and after MPI_I. */
+#define PMPI_KINDS(X)                                                                              \
+    X(ALLGATHER, Allgather, allgather)                                                             \
+    X(ALLGATHERV, Allgatherv, allgatherv)                                                          \
+    X(ALLREDUCE, Allreduce, allreduce)                                                             \
+    X(ALLTOALL, Alltoall, alltoall)                                                                \
+    X(ALLTOALLV, Alltoallv, alltoallv)                                                             \
+    X(ALLTOALLW, Alltoallw, alltoallw)                                                             \
+    X(BARRIER, Barrier, barrier)                                                                   \
+    X(BCAST, Bcast, bcast)                                                                         \
+    X(EXSCAN, Exscan, exscan)                                                                      \
+    X(GATHER, Gather, gather)                                                                      \
+    X(GATHERV, Gatherv, gatherv)                                                                   \
+    X(REDUCE, Reduce, reduce)                                                                      \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter)                                              \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block)                            \
+    X(SCAN, Scan, scan)                                                                            \
+    X(SCATTER, Scatter, scatter)                                                                   \
+    X(SCATTERV, Scatterv, scatterv)
+
+enum pmpi_kind {
+#define PMPI_ENUM(name, mixed, lower) PMPI_##name,
+    PMPI_KINDS(PMPI_ENUM)
+#undef PMPI_ENUM
+        PMPI_KIND_COUNT
+};
+
+/** How a call is made. */
+enum pmpi_form { PMPI_BLOCKING, PMPI_NONBLOCKING, PMPI_PERSISTENT, PMPI_FORM_COUNT };
+
+/** Why a call is MPI's. */
+#define PMPI_REASONS(X)                                                                            \
+    X(PMPI_SERVED, "served")                                                                       \
+    X(PMPI_NEVER, "WEFT_PMPI=never")                                                               \
+    X(PMPI_OVER, "MPI is not initialised, or being finalised")                                     \
+    X(PMPI_INTER, "an intercommunicator")                                                          \
+    X(PMPI_OUTSIDE, "processes outside MPI_COMM_WORLD")                                            \
+    X(PMPI_NO_CONTEXT, "no context could be made")                                                 \
+    X(PMPI_NOT_YET, "no blocking collective has been called on the communicator")                  \
+    X(PMPI_ARGUMENT, "an argument for MPI to refuse")                                              \
+    X(PMPI_CHOICE, "MPI is expected to be faster")
+
+enum pmpi_reason {
+#define PMPI_ENUM(name, text) name,
+    PMPI_REASONS(PMPI_ENUM)
+#undef PMPI_ENUM
+        PMPI_REASON_COUNT
+};
+
+/** Operations that MPI has, not counting those of users. */
+enum { PMPI_OPS = 14 };
+
+struct pmpi_reduction;
+
+/** A datatype of MPI. */
+struct pmpi_type {
+    MPI_Datatype type;
+    /** Bytes of its data, and from an element to the next. */
+    size_t size;
+    ptrdiff_t extent;
+    /** Where its first byte lies, and the bytes from that to its last. */
+    ptrdiff_t true_lb;
+    size_t true_extent;
+    /** An element lies in memory as it is sent: any number of them are `size` bytes each. */
+    int dense;
+    /** Predefined. */
+    int named;
+    /** What it is in weft; WEFT_DTYPE_COUNT: nothing that weft computes with. */
+    weft_dtype_t dtype;
+    /** With MPI's own operations, once they have been used. */
+    _Atomic(struct pmpi_reduction *) reductions[PMPI_OPS];
+};
+
+/** An operation of MPI on a datatype, in weft. */
+struct pmpi_reduction {
+    MPI_Op mpi_op;
+    struct pmpi_type *type;
+    struct weft_op *own; /* or NULL: `op` is built in */
+    const struct weft_op *op;
+    /** Of the elements that weft sees: bytes of each, and whether they are packed. */
+    weft_dtype_t dtype;
+    size_t bytes;
+    int packed;
+    struct pmpi_reduction *next;
+};
+
+struct pmpi_row;
+
+/** What a communicator of MPI has here. */
+struct pmpi_comm {
+    MPI_Comm comm;
+    int rank, size;
+    /** NULL: there is none yet, or `reason` says why there never will be one. */
+    struct weft_context *context;
+    enum pmpi_reason reason;
+    /** Four lists of a number for each rank, for the call under way. */
+    size_t *lists;
+    /** What was done (stats.c). */
+    struct pmpi_row *rows;
+    struct pmpi_comm *next, *previous;
+};
+
+/** One side of a call, as the program gives it. */
+struct pmpi_part {
+    void *data;
+    /** Elements of a block; or, for each rank, as many, from so many extents (of Alltoallw: bytes)
+     *  behind `data`. */
+    MPI_Count count;
+    const void *counts;
+    const void *places;
+    MPI_Datatype type;
+    const MPI_Datatype *types;
+};
+
+/** The same, as weft gets it. */
+struct pmpi_wire {
+    void *data;
+    size_t count;
+    const size_t *counts, *places;
+    /** Packed; else NULL. */
+    void *packed;
+};
+
+/** A call. */
+struct pmpi_call {
+    enum pmpi_kind kind;
+    enum pmpi_form form;
+    /** The lists are of MPI_Count and MPI_Aint. */
+    int large;
+    int root;
+    MPI_Op op;
+    MPI_Comm comm;
+    struct pmpi_part send, recv;
+    /** What pmpi_serve() finds. */
+    struct pmpi_comm *state;
+    enum pmpi_reason reason;
+    const struct pmpi_reduction *reduction;
+    struct pmpi_wire sent, received;
+    size_t bytes;
+    uint64_t began_ns;
+};
+
+/* ---- life.c ---- */
+
+/** Other than 0 between MPI_Init and MPI_Finalize, unless WEFT_PMPI=never. */
+extern _Atomic int pmpi_active;
+/** The context of MPI_COMM_WORLD. NULL: it could not be made. */
+extern struct weft_context *pmpi_world;
+/** MPI_COMM_SELF, and errors are returned. */
+extern MPI_Comm pmpi_self;
+
+const char *pmpi_kind_name(enum pmpi_kind kind);
+const char *pmpi_reason_text(enum pmpi_reason reason);
+
+/* ---- comm.c ---- */
+
+int pmpi_comm_open(void);
+void pmpi_comm_close(void);
+/** What a communicator has; NULL: MPI says what is wrong with it. Any thread. */
+struct pmpi_comm *pmpi_comm_find(MPI_Comm comm);
+/** Makes the context of a communicator that has none. All its ranks are in the same blocking
+ *  collective. @return 1, or 0: there is none, on any of them. */
+int pmpi_comm_connect(struct pmpi_comm *state);
+/** Calls the error handler of a communicator. @return the error, in MPI's numbers. */
+int pmpi_comm_raise(const struct pmpi_comm *state, int status);
+/** Calls a function for each communicator; nothing else changes their list meanwhile. */
+void pmpi_comm_each(void (*visit)(struct pmpi_comm *state, void *user), void *user);
+
+/* ---- type.c ---- */
+
+int pmpi_type_open(void);
+void pmpi_type_close(void);
+/** NULL: no datatype, or not committed: MPI says what is wrong. */
+struct pmpi_type *pmpi_type_find(MPI_Datatype type);
+/** Elements at `data` to and from packed bytes. @return an error of MPI. */
+int pmpi_type_pack(const struct pmpi_type *type, const void *data, size_t count, void *packed);
+int pmpi_type_unpack(const struct pmpi_type *type, const void *packed, void *data, size_t count);
+
+/* ---- reduction.c ---- */
+
+/** What operations of users have left. */
+void pmpi_reduction_close(void);
+/** NULL: MPI says what is wrong, or there is no memory. */
+const struct pmpi_reduction *pmpi_reduction_find(MPI_Op op, struct pmpi_type *type);
+/** A datatype is freed. */
+void pmpi_reduction_forget_type(struct pmpi_type *type);
+
+/* ---- serve.c ---- */
+
+/** Does a call by weft. @return 1: it is done, and `code` is what to return; 0: it is MPI's. */
+int pmpi_serve(struct pmpi_call *call, int *code);
+
+/* ---- wire.c ---- */
+
+/** Turns the sides of a call into what weft gets. @return 0: MPI says what is wrong, or WEFT_OK,
+ *  or an error. */
+int pmpi_wire_open(struct pmpi_call *call, enum pmpi_reason *reason);
+/** Unpacks what has come, if `status` says that it has, and gives memory back. */
+int pmpi_wire_close(struct pmpi_call *call, int status);
+
+/* ---- stats.c ---- */
+
+/** Other than 0: times are taken, and calls are counted. */
+extern int pmpi_counts;
+void pmpi_stats_open(int rank, int size);
+void pmpi_stats_close(void);
+/** A call is over. `reason` PMPI_SERVED: it was weft's. */
+void pmpi_stats_count(const struct pmpi_call *call);
+/** A communicator is freed: what it did is kept with others of its name and size. */
+void pmpi_stats_keep(struct pmpi_comm *state);
+uint64_t pmpi_now(void);
+
+#endif
