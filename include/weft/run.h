@@ -313,7 +313,7 @@ WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
  * for it. All ranks of the context are told, so those that are in that step, or begin it later,
  * fail with WEFT_ERR_PEER and a text that names this rank and has @p text; a rank that
  * needed nothing of this one may have ended it. The step is over here: the next start is the step
- * after it. Local, does not block.
+ * after it. Local, does not block; also in the callback `ended` of the step before.
  * @param status an error (below 0).
  * @param text copied, some 400 bytes of it. NULL: the status' text.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, no error); WEFT_ERR_STATE (a run of the sequence is

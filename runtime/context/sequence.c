@@ -42,9 +42,12 @@ int weft_sequence_fail(struct weft_context *context, int status, const char *tex
     uint64_t next = weft_sequence_next(context);
     if (next == UINT64_MAX)
         return WEFT__INVALID("%s: the sequence has had the last version", __func__);
-    weft__drive_lock(context);
+    int drives = weft__drives(context); /* in a callback of the run before */
+    if (!drives)
+        weft__drive_lock(context);
     atomic_store_explicit(&context->sequence_next, next + 1, memory_order_relaxed);
     weft__sequence_give_up(&context->engine, next, status, text ? text : weft_status_text(status));
-    weft__drive_unlock(context);
+    if (!drives)
+        weft__drive_unlock(context);
     return WEFT_OK;
 }

@@ -285,6 +285,66 @@ Test(sequence, all_may_fail_the_same_step)
     ranks_run_each_progress(all_give_up, 5, NULL);
 }
 
+/* ---- in the callback of the step before ---- */
+
+struct follow {
+    struct weft_context *context;
+    struct weft_run *next;
+};
+
+static void give_up_and_go_on(void *user, struct weft_run *run, int status)
+{
+    struct follow *follow = user;
+    (void)run;
+    OK(status);
+    OK(weft_sequence_fail(follow->context, WEFT_ERR_IO, "by a callback"));
+    OK(weft_sequence_fail(follow->context, WEFT_ERR_IO, "by a callback"));
+    OK(weft_run_start(follow->next));
+}
+
+/* The others take part in all four steps, rank 1 in the first and the last. */
+static int give_up_in_a_callback(struct weft_context *context, void *user)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    int64_t in = 1, out = 0, last = 0;
+    struct follow follow = {context, sum_run(context, &in, &last)};
+    struct weft_run_config config;
+    (void)user;
+    weft_run_config_init(&config);
+    config.sequence = 1;
+    config.ended = rank == 1 ? give_up_and_go_on : NULL;
+    config.user = &follow;
+    for (int round = 0; round < 10; round++) {
+        struct weft_run *first = make_run(context, plan_of(context, "allreduce", 1), &config);
+        bind_allreduce(first, &in, &out);
+        OK(weft_run_execute(first));
+        for (int i = 0; rank != 1 && i < 2; i++) {
+            struct weft_run *run = sum_run(context, &in, &out);
+            CHECK_STATUS(weft_run_execute(run), size == 1 ? WEFT_OK : WEFT_ERR_PEER);
+            CHECK(size == 1 || strstr(weft_error_text(), "rank 1 failed: by a callback"));
+            weft_run_destroy(run);
+        }
+        OK(rank == 1 ? weft_run_wait(follow.next, WEFT_NEVER) : weft_run_execute(follow.next));
+        CHECK(last == size && weft_sequence_next(context) == 4 * (uint64_t)round + 4);
+        weft_run_destroy(first);
+    }
+    weft_run_destroy(follow.next);
+    still_works(context);
+    return WEFT_OK;
+}
+
+Test(sequence, a_callback_may_fail_the_step_to_come)
+{
+    for (int size = 1; size <= 5; size++) {
+        OK(local_run(size, WEFT_PROGRESS_CALLER, give_up_in_a_callback, NULL));
+        OK(local_run(size, WEFT_PROGRESS_HELPER, give_up_in_a_callback, NULL));
+    }
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct weft_virtual_config config = with_delays(seed, 30000, 0.2, 400000);
+        OK(weft_virtual_run(1 + (int)(seed % 6), &config, give_up_in_a_callback, NULL));
+    }
+}
+
 static void cancel_one(struct ranks *ranks, struct weft_context *context, int rank)
 {
     int64_t in = 1, out = 0;
