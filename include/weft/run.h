@@ -190,6 +190,18 @@ WEFT_EXPORT int weft_run_bind_peers(struct weft_run *run, const int *ranks);
  *  WEFT_NEVER: none. WEFT_ERR_INVALID (WEFT_NS_NONE), WEFT_ERR_STATE (active). */
 WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns);
 
+/** What is called when a version of a run has ended, as weft_run_config.ended. */
+typedef void (*weft_ended_fn)(void *user, struct weft_run *run, int status);
+
+/**
+ * Sets what is called when a version has ended, for the starts to come, as weft_run_config.ended
+ * and its `user`: a run that is kept serves one who waits and one who is to be told.
+ * @param ended NULL: nothing is called.
+ * @return WEFT_OK; WEFT_ERR_INVALID (@p run is NULL); WEFT_ERR_STATE (it is active, or of a
+ *         series).
+ */
+WEFT_EXPORT int weft_run_set_ended(struct weft_run *run, weft_ended_fn ended, void *user);
+
 /**
  * Starts the run with the next version (0, 1, 2 ...). Does not block and allocates nothing (local
  * signals beyond weft_local_config.eager_messages in flight excepted).

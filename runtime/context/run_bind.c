@@ -558,3 +558,14 @@ int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
     run->deadline_ns = deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
     return WEFT_OK;
 }
+
+int weft_run_set_ended(struct weft_run *run, weft_ended_fn ended, void *user)
+{
+    WEFT__REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    if (run->series || !weft__run_idle(run))
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` %s", __func__, run->plan->name,
+                           run->series ? "belongs to a series" : "is active");
+    run->ended = ended;
+    run->user = user;
+    return WEFT_OK;
+}

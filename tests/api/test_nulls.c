@@ -43,6 +43,13 @@ static void fixture_weft_end_fn(void *value)
     (void)value;
 }
 
+static void fixture_weft_ended_fn(void *user, struct weft_run *run, int status)
+{
+    (void)user;
+    (void)run;
+    (void)status;
+}
+
 static struct weft_context *fixture_weft_context(void)
 {
     return alone_create(WEFT_PROGRESS_HELPER).context;

@@ -451,6 +451,42 @@ Test(run, callbacks_have_returned_when_a_wait_does)
     ranks_run_each_progress(told_late, 2, NULL);
 }
 
+/* A run that one waits for in one version has another told in the next. */
+struct turns {
+    struct weft_run *run;
+    atomic_int calls;
+};
+
+static void count_turn(void *user, struct weft_run *run, int status)
+{
+    struct turns *turns = user;
+    OK(status);
+    CHECK(run == turns->run);
+    OK(weft_run_set_ended(run, NULL, NULL)); /* it has ended */
+    atomic_fetch_add(&turns->calls, 1);
+}
+
+static void tell_in_turns(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    int64_t x[2];
+    struct turns turns[2] = {{0}};
+    struct weft_run *run = make_run(context, ring(rank, ranks->size, 1), NULL);
+    OK(bind_slot(run, 0, x));
+    for (int i = 0; i < 100; i++) {
+        turns[i % 2].run = run;
+        if (i % 3)
+            OK(weft_run_set_ended(run, count_turn, &turns[i % 2]));
+        OK(weft_run_execute(run));
+        CHECK(turns[0].calls + turns[1].calls == i - i / 3);
+    }
+    weft_run_destroy(run);
+}
+
+Test(run, who_is_told_may_be_another_one_each_time)
+{
+    ranks_run_each_progress(tell_in_turns, 3, NULL);
+}
+
 /* Local runs on some ranks only, between objects: those still find each other. */
 static void local_only(struct ranks *ranks, struct weft_context *context, int rank)
 {

@@ -132,6 +132,7 @@ static void use(const char *text)
     QUIET(weft_run_cancel(run));
     QUIET(weft_run_reclaim(run));
     QUIET(weft_run_set_deadline(run, 1000000000));
+    QUIET(weft_run_set_ended(run, NULL, NULL));
     QUIET(weft_run_report(run, &report));
     weft_memory_free(report);
     weft_run_destroy(run);

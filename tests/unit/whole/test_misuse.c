@@ -224,6 +224,8 @@ Test(misuse, values_peers_deadlines)
     OK(weft_run_bind_peers(run, NULL));
     INVALID(weft_run_set_deadline(NULL, 0), "weft_run_set_deadline", "`run`");
     STATE(weft_run_set_deadline(held, 0), "weft_run_set_deadline", "is active");
+    INVALID(weft_run_set_ended(NULL, NULL, NULL), "weft_run_set_ended", "`run`");
+    STATE(weft_run_set_ended(held, NULL, NULL), "weft_run_set_ended", "is active");
 }
 
 Test(misuse, starting_and_waiting)
