@@ -61,7 +61,7 @@ struct weft__blocking_entry *weft__blocking_find(struct weft__blocking_cache *ca
     return entry;
 }
 
-void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+void weft__blocking_take(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
 {
     struct weft__blocking_entry **link = chain_of(cache, &entry->key);
     while (*link != entry)
@@ -70,11 +70,21 @@ void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocki
     unlink_use(cache, entry);
     cache->stats.plans--;
     cache->stats.bytes -= entry->bytes;
+}
+
+void weft__blocking_end(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+{
     cache->stats.dropped++;
     weft_run_destroy(entry->run);
     weft_op_destroy(entry->key.op);
     weft_memory_free(entry->lists);
     weft_memory_free(entry);
+}
+
+void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+{
+    weft__blocking_take(cache, entry);
+    weft__blocking_end(cache, entry);
 }
 
 void weft__blocking_drop_all(struct weft__blocking_cache *cache)
@@ -92,7 +102,7 @@ void weft__blocking_trim(struct weft__blocking_cache *cache)
         weft__blocking_drop(cache, cache->oldest);
 }
 
-void weft__blocking_add(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+static void link_entry(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
 {
     struct weft__blocking_entry **chain = chain_of(cache, &entry->key);
     entry->next = *chain;
@@ -100,6 +110,18 @@ void weft__blocking_add(struct weft__blocking_cache *cache, struct weft__blockin
     link_newest(cache, entry);
     cache->stats.plans++;
     cache->stats.bytes += entry->bytes;
+}
+
+void weft__blocking_give_back(struct weft__blocking_cache *cache,
+                              struct weft__blocking_entry *entry)
+{
+    link_entry(cache, entry);
+    weft__blocking_trim(cache);
+}
+
+void weft__blocking_add(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+{
+    link_entry(cache, entry);
     cache->stats.built++;
     if (cache->most_plans > 0) /* else it goes after its call */
         weft__blocking_trim(cache);

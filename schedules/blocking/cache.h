@@ -72,6 +72,12 @@ struct weft__blocking_entry *weft__blocking_find(struct weft__blocking_cache *ca
                                                  const struct weft__blocking_key *key);
 /* Makes room by the bounds, the newest excepted, and adds an entry, which becomes the newest. */
 void weft__blocking_add(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry);
+/* Takes an entry out, which is the caller's from now on: no other call finds it. */
+void weft__blocking_take(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry);
+/* Puts it back as the newest, and drops what is above the bounds; or ends it. */
+void weft__blocking_give_back(struct weft__blocking_cache *cache,
+                              struct weft__blocking_entry *entry);
+void weft__blocking_end(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry);
 /* Drops what is above the bounds. */
 void weft__blocking_trim(struct weft__blocking_cache *cache);
 void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry);
