@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Blocking collectives in one line: for those who want no graph.
+ * Collectives in one line, blocking and not: for those who want no graph.
  *
  *     weft_allreduce(context, send, recv, count, WEFT_F32, weft_op_builtin(WEFT_SUM));
  *
+ *     struct weft_request *request;
+ *     weft_iallreduce(context, send, recv, count, WEFT_F32, weft_op_builtin(WEFT_SUM), &request);
+ *     ... compute ...
+ *     weft_request_wait(request, WEFT_NEVER);
+ *     weft_request_destroy(request);
+ *
  * They are a convenience. Each call is the template of its name (docs/templates.md) with the
- * algorithm that the cost model chooses, executed and waited for. A plan of one's own
- * (weft/template.h, weft/schedule.h) can be left to run beside a computation, has events,
- * takes lists of tensors, can be checked and simulated, and is there before the first step.
+ * algorithm that the cost model chooses, executed. A plan of one's own (weft/template.h,
+ * weft/schedule.h) may run beside others, has events, takes lists of tensors, can be checked and
+ * simulated, and is there before the first step.
  *
  * What a call needs is built at the first call with its arguments (all but the addresses of the
  * buffers), and kept for the calls to come: a plan and a run of it, with its scratch. What is kept
@@ -21,8 +27,18 @@
  *   `dtype`, `op` and `root`. The calls are steps of the context's sequence (weft/run.h), so they
  *   share that order with runs of it; other runs, series and objects of the context are free of it.
  *   In particular no call creates an object.
- * - Blocking. A call returns when this rank's part is done: `recv` has its result, and `send` may
+ * - Blocking or not is a rank's own affair, too: weft_allreduce() on one rank and weft_iallreduce()
+ *   on another are the same call, which MPI does not have.
+ * - A blocking call returns when this rank's part is done: `recv` has its result, and `send` may
  *   be written again. Others may be in it still; only weft_barrier() says that all have come.
+ * - A call that does not block (weft_i...) returns a request, which ends when that is so. Until it
+ *   has ended the buffers are borrowed: `recv` is not touched, `send` not written. Lists of counts
+ *   and of displacements are copied, and an operation is held, so both may go at once.
+ * - The calls of a context are executed in their order, one after the other: one that was made
+ *   before goes on beside what the program computes, not beside the next one. A blocking call waits
+ *   for all before it. So requests of one context end in the order of their calls.
+ * - A request goes on while a thread drives the context: its helper (weft_context_config.progress),
+ *   or whoever is in a call that waits, tests or calls weft_context_progress().
  * - Threads: calls on one context from several threads are made one after the other; the order,
  *   which has to be that of all ranks, is the program's affair. Not from functions that weft calls
  *   (of operations, callbacks).
@@ -39,13 +55,18 @@
  *     WEFT_OK
  *     WEFT_ERR_INVALID      an argument: the text names it, its value, and what was expected
  *     WEFT_ERR_MEMORY       no memory for what is to be kept
- *     WEFT_ERR_STATE        a run of the sequence is active; the thread is in a call of the context
+ *     WEFT_ERR_STATE        a run of the sequence that is none of theirs is active; the thread is
+ *                           in a call or a callback of the context
  *     WEFT_ERR_PEER ...     as weft_run_wait()
+ *
+ * the last of which is, of calls that do not block, what weft_request_wait() returns. If they
+ * return an error themselves there is no request, and *request is as it was.
  *
  * A call that fails fails alone: a rank that returns an error before it has sent anything, by an
  * argument or for want of memory, has told the others, whose calls of that number fail with
  * WEFT_ERR_PEER and its rank and text, unless they have needed nothing of it. The next call is the
- * next one on all ranks. Exceptions: `context` is NULL, and WEFT_ERR_STATE, which is no call.
+ * next one on all ranks, also behind requests that have not ended. Exceptions: `context` is NULL,
+ * and WEFT_ERR_STATE, which is no call.
  * Ranks that call different functions, or with different `count` or `root`, may wait for each other
  * for ever, as in MPI: a deadline (weft_collectives_config) ends that, WEFT_STALL tells of it.
  * After an error the contents of `recv` are undefined; over MPI, a message of more than 8 KiB that
@@ -70,16 +91,18 @@ extern "C" {
 /** weft_collectives_config.plans: nothing is kept, every call builds what it needs. */
 #define WEFT_PLANS_NONE SIZE_MAX
 
-/** Settings of the blocking collectives of one rank. Members that are 0 mean their defaults. */
+/** Settings of the calls of one rank. Members that are 0 mean their defaults. */
 struct weft_collectives_config {
     size_t struct_size;
-    /** So many plans are kept at most, or WEFT_PLANS_NONE. Default: 64. */
+    /** So many plans are kept at most, those of requests that have not ended not counted, or
+     *  WEFT_PLANS_NONE. Default: 64. */
     size_t plans;
     /** So many bytes, of plans with their runs and scratch, are kept at most; the one that was used
      *  last is kept whatever it takes. Default: 64 MiB. */
     size_t bytes;
     /** A call that takes longer, in nanoseconds, fails with WEFT_ERR_TIMEOUT, and on the ranks that
-     *  are in it with WEFT_ERR_PEER. Default: WEFT_NEVER. */
+     *  are in it with WEFT_ERR_PEER. It counts from when the calls before it are over, not from
+     *  when it was made. Default: WEFT_NEVER. */
     uint64_t deadline_ns;
 };
 
@@ -91,6 +114,7 @@ WEFT_EXPORT void weft_collectives_config_init_sized(struct weft_collectives_conf
 
 /**
  * Sets what the calls on a context keep, from now on; what is above the new bounds goes at once.
+ * Requests that have not ended keep their deadline.
  * Local: no call of the sequence, and ranks may differ. Waits for a call of another thread.
  * @param config NULL for defaults.
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY; WEFT_ERR_STATE (from within a call).
@@ -104,10 +128,12 @@ struct weft_collectives_stats {
     size_t struct_size;
     /** Calls, those that failed included. */
     uint64_t calls;
-    /** Plans that were built, and of these the ones that had to go again. */
+    /** Plans that were built, and of these the ones that had to go again. Calls of the same
+     *  arguments that are made before the first of them has ended need one each. */
     uint64_t built;
     uint64_t dropped;
-    /** What is kept now: plans, and the bytes of them. */
+    /** What is kept now: plans, and the bytes of them. What requests use that have not ended is not
+     *  among it. */
     size_t plans;
     size_t bytes;
 };
@@ -278,6 +304,99 @@ WEFT_EXPORT int weft_alltoallv(struct weft_context *context, const void *send,
 WEFT_EXPORT int weft_reduce_scatterv(struct weft_context *context, const void *send, void *recv,
                                      const size_t *counts, weft_dtype_t dtype,
                                      const struct weft_op *op);
+
+/* ---- calls that do not block ---- */
+
+/** A call that may not have ended. */
+struct weft_request;
+
+/**
+ * As the functions of their names without the `i`, with the same arguments, but does not wait.
+ * If calls before it are under way it begins when they are over, whoever drives then. Allocates
+ * where a blocking call would, and where more are under way than there were before.
+ * @param request set to a request, which is to be destroyed with weft_request_destroy(); not on
+ *        errors.
+ * @return WEFT_OK: what becomes of it the request will say; WEFT_ERR_INVALID, WEFT_ERR_MEMORY,
+ *         WEFT_ERR_STATE as above.
+ */
+WEFT_EXPORT int weft_ibarrier(struct weft_context *context, struct weft_request **request);
+WEFT_EXPORT int weft_ibroadcast(struct weft_context *context, void *buffer, size_t count,
+                                weft_dtype_t dtype, int root, struct weft_request **request);
+WEFT_EXPORT int weft_ireduce(struct weft_context *context, const void *send, void *recv,
+                             size_t count, weft_dtype_t dtype, const struct weft_op *op, int root,
+                             struct weft_request **request);
+WEFT_EXPORT int weft_iallreduce(struct weft_context *context, const void *send, void *recv,
+                                size_t count, weft_dtype_t dtype, const struct weft_op *op,
+                                struct weft_request **request);
+WEFT_EXPORT int weft_ireduce_scatter(struct weft_context *context, const void *send, void *recv,
+                                     size_t count, weft_dtype_t dtype, const struct weft_op *op,
+                                     struct weft_request **request);
+WEFT_EXPORT int weft_iallgather(struct weft_context *context, const void *send, void *recv,
+                                size_t count, weft_dtype_t dtype, struct weft_request **request);
+WEFT_EXPORT int weft_igather(struct weft_context *context, const void *send, void *recv,
+                             size_t count, weft_dtype_t dtype, int root,
+                             struct weft_request **request);
+WEFT_EXPORT int weft_iscatter(struct weft_context *context, const void *send, void *recv,
+                              size_t count, weft_dtype_t dtype, int root,
+                              struct weft_request **request);
+WEFT_EXPORT int weft_ialltoall(struct weft_context *context, const void *send, void *recv,
+                               size_t count, weft_dtype_t dtype, struct weft_request **request);
+WEFT_EXPORT int weft_ineighbour_exchange(struct weft_context *context, const void *send, void *recv,
+                                         size_t count, weft_dtype_t dtype,
+                                         struct weft_request **request);
+WEFT_EXPORT int weft_iscan(struct weft_context *context, const void *send, void *recv, size_t count,
+                           weft_dtype_t dtype, const struct weft_op *op,
+                           struct weft_request **request);
+WEFT_EXPORT int weft_iexscan(struct weft_context *context, const void *send, void *recv,
+                             size_t count, weft_dtype_t dtype, const struct weft_op *op,
+                             struct weft_request **request);
+WEFT_EXPORT int weft_iallgatherv(struct weft_context *context, const void *send, void *recv,
+                                 const size_t *counts, const size_t *displacements,
+                                 weft_dtype_t dtype, struct weft_request **request);
+WEFT_EXPORT int weft_igatherv(struct weft_context *context, const void *send, size_t send_count,
+                              void *recv, const size_t *counts, const size_t *displacements,
+                              weft_dtype_t dtype, int root, struct weft_request **request);
+WEFT_EXPORT int weft_iscatterv(struct weft_context *context, const void *send, const size_t *counts,
+                               const size_t *displacements, void *recv, size_t recv_count,
+                               weft_dtype_t dtype, int root, struct weft_request **request);
+WEFT_EXPORT int weft_ialltoallv(struct weft_context *context, const void *send,
+                                const size_t *send_counts, const size_t *send_displacements,
+                                void *recv, const size_t *recv_counts,
+                                const size_t *recv_displacements, weft_dtype_t dtype,
+                                struct weft_request **request);
+WEFT_EXPORT int weft_ireduce_scatterv(struct weft_context *context, const void *send, void *recv,
+                                      const size_t *counts, weft_dtype_t dtype,
+                                      const struct weft_op *op, struct weft_request **request);
+
+/**
+ * Drives the engine a little. From any thread, several at once, also again after the end.
+ * @return WEFT_IN_PROGRESS, or the status the call has ended with, as weft_request_wait().
+ */
+WEFT_EXPORT int weft_request_test(struct weft_request *request);
+
+/**
+ * Waits until the call has ended, driving the engine if nobody else is: so those before it go on,
+ * too. Blocking. From any thread, several at once, but not from callbacks (WEFT_ERR_STATE); also
+ * again after the end.
+ * @param timeout_ns as weft_run_wait().
+ * @return WEFT_IN_PROGRESS after @p timeout_ns; the status the call has ended with: WEFT_OK, or an
+ *         error as of weft_run_wait() with its text; WEFT_ERR_CANCELLED if the context was
+ *         destroyed before. WEFT_ERR_INVALID: NULL, WEFT_NS_NONE.
+ */
+WEFT_EXPORT int weft_request_wait(struct weft_request *request, uint64_t timeout_ns);
+
+/** The text of the failure the call has ended with, "" if none, or it has not ended. Owned by the
+ *  request. Any thread. */
+WEFT_EXPORT const char *weft_request_error(const struct weft_request *request);
+
+/**
+ * Destroys a request that nobody waits for any more. NULL is accepted. If the call has not ended it
+ * goes on, in its order, and its buffers are borrowed until it has: which a call after it that has
+ * ended tells. Does not block. From any thread. A request outlives its context: when that is
+ * destroyed, calls that have not ended do so with WEFT_ERR_CANCELLED, and on other ranks with
+ * WEFT_ERR_PEER.
+ */
+WEFT_EXPORT void weft_request_destroy(struct weft_request *request);
 
 #ifdef __cplusplus
 }

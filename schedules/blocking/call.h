@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A blocking collective: what a function is, what a rank has for its calls, and a call. */
+/* A collective in one line: what a function is, what a rank has for its calls, and a call. */
 #ifndef WEFT_SCHEDULES_BLOCKING_CALL_H
 #define WEFT_SCHEDULES_BLOCKING_CALL_H
 
@@ -35,6 +35,12 @@ struct weft__blocking {
     int rank, size;
     uint64_t deadline_ns;
     struct weft__blocking_cache cache;
+    /* The queue (queue.c): requests whose entries are still out, in the order of their calls; for
+     * the thread that is in a call. How many of their steps are not over; and whether the context
+     * is being destroyed. */
+    struct weft_request *oldest, *latest;
+    _Atomic uint32_t steps;
+    _Atomic uint32_t closing;
 };
 
 /* A call. */
@@ -53,8 +59,30 @@ static inline int out_of_memory(const char *who)
     return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
 }
 
+/* A call fails before it has begun, with the status that is returned and the text of the thread: it
+ * has been one, and the others hear why it is none here. */
+int weft__blocking_give_up(struct weft_context *context, int status);
+
 /* Finds or makes what a call needs, and binds it; the entry becomes the newest. prepare.c. */
 int weft__blocking_prepare(struct weft__blocking *blocking, struct weft__blocking_call *call,
                            struct weft__blocking_entry **entry);
+
+/* ---- calls that nobody waits for yet: queue.c. By the thread that is in a call ---- */
+
+/* WEFT_ERR_STATE in a callback of the context. From any thread. */
+int weft__queue_outside(const char *who, struct weft_context *context);
+/* Puts the entries of requests that have ended back into the cache. */
+void weft__queue_take_back(struct weft__blocking *blocking);
+/* Before a call that blocks: waits until the queue is empty. What is wrong with the call fails its
+ * step at once, behind those of the queue. */
+int weft__queue_catch_up(struct weft__blocking *blocking, const struct weft__blocking_call *call);
+/* Makes a request of a step, for an entry that has been prepared. WEFT_ERR_STATE: it could not be
+ * started, and is no step. WEFT_ERR_MEMORY: the step has failed. */
+int weft__queue_add(struct weft__blocking *blocking, const char *who,
+                    struct weft__blocking_entry *entry, struct weft_request **request);
+/* As weft__blocking_give_up(), behind the steps of the queue. */
+int weft__queue_fail(struct weft__blocking *blocking, int status);
+/* Ends all requests: the context is being destroyed. */
+void weft__queue_end(struct weft__blocking *blocking);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The blocking collectives: a call is a run of the context's sequence.
+ * The collectives in one line: a call is a run of the context's sequence, which is waited for, or a
+ * request is made of it (queue.c).
  *
  * All calls of a context are one object, and their version is the number of the call, which agrees
  * on all ranks. So a rank may find its plan, build it, or drop it as it likes: the messages of a
@@ -148,6 +149,7 @@ static const struct weft__blocking_function functions[] = {
 static void end(void *value)
 {
     struct weft__blocking *blocking = value;
+    weft__queue_end(blocking);
     weft__blocking_drop_all(&blocking->cache);
     weft_memory_free(blocking);
 }
@@ -213,8 +215,7 @@ static inline void leave(struct weft__blocking *blocking)
 
 /* ---- calls ---- */
 
-/* The call fails before it has begun: it has been one, and the others hear why it is none here. */
-static int give_up(struct weft_context *context, int status)
+int weft__blocking_give_up(struct weft_context *context, int status)
 {
     char why[512];
     snprintf(why, sizeof why, "%s", weft_error_text());
@@ -247,13 +248,15 @@ static inline int is_repeated(const struct weft__blocking_entry *entry,
 static int execute(struct weft__blocking *blocking, struct weft__blocking_call *call)
 {
     struct weft__blocking_cache *cache = &blocking->cache;
-    struct weft__blocking_entry *entry = cache->newest;
     int status = WEFT_OK;
     cache->stats.calls++;
+    if (blocking->oldest && (status = weft__queue_catch_up(blocking, call)))
+        return status;
+    struct weft__blocking_entry *entry = cache->newest;
     if (!entry || !is_repeated(entry, call))
         status = weft__blocking_prepare(blocking, call, &entry);
     if (status)
-        return give_up(blocking->context, status);
+        return weft__blocking_give_up(blocking->context, status);
     status = weft_run_start(entry->run);
     if (status)
         return status;
@@ -272,11 +275,47 @@ static int run(struct weft_context *context, struct weft__blocking_call *call)
     struct weft__blocking *blocking = weft_context_attached(context, &attached);
     int status = blocking ? WEFT_OK : make(call->who, context, &blocking);
     if (status)
-        return give_up(context, status);
+        return weft__blocking_give_up(context, status);
     status = enter(blocking, call->who);
     if (status)
         return status;
     status = execute(blocking, call);
+    leave(blocking);
+    return status;
+}
+
+/* A request of a call, which is under way when those before it are over. */
+static int post(struct weft__blocking *blocking, struct weft__blocking_call *call,
+                struct weft_request **request)
+{
+    int status = WEFT_OK;
+    blocking->cache.stats.calls++;
+    weft__queue_take_back(blocking);
+    struct weft__blocking_entry *entry = blocking->cache.newest;
+    if (!request)
+        status = INVALID("%s: argument `request` is NULL", call->who);
+    else if (!entry || !is_repeated(entry, call))
+        status = weft__blocking_prepare(blocking, call, &entry);
+    return status ? weft__queue_fail(blocking, status)
+                  : weft__queue_add(blocking, call->who, entry, request);
+}
+
+static int begin(struct weft_context *context, struct weft__blocking_call *call,
+                 struct weft_request **out)
+{
+    if (!context)
+        return INVALID("%s: argument `context` is NULL", call->who);
+    int status = weft__queue_outside(call->who, context);
+    if (status)
+        return status;
+    struct weft__blocking *blocking = weft_context_attached(context, &attached);
+    status = blocking ? WEFT_OK : make(call->who, context, &blocking);
+    if (status)
+        return weft__blocking_give_up(context, status);
+    status = enter(blocking, call->who);
+    if (status)
+        return status;
+    status = post(blocking, call, out);
     leave(blocking);
     return status;
 }
@@ -404,6 +443,144 @@ int weft_reduce_scatterv(struct weft_context *context, const void *send, void *r
                              .op = op));
 }
 
+/* ---- the same, not waited for ---- */
+
+int weft_ibarrier(struct weft_context *context, struct weft_request **request)
+{
+    return begin(context, CALL(BARRIER, NULL, NULL, .count = 0), request);
+}
+
+int weft_ibroadcast(struct weft_context *context, void *buffer, size_t count, weft_dtype_t dtype,
+                    int root, struct weft_request **request)
+{
+    return begin(context,
+                 CALL(BROADCAST, buffer, NULL, .count = count, .dtype = dtype, .root = root),
+                 request);
+}
+
+int weft_ireduce(struct weft_context *context, const void *send, void *recv, size_t count,
+                 weft_dtype_t dtype, const struct weft_op *op, int root,
+                 struct weft_request **request)
+{
+    return begin(context,
+                 CALL(REDUCE, send, recv, .count = count, .dtype = dtype, .op = op, .root = root),
+                 request);
+}
+
+int weft_iallreduce(struct weft_context *context, const void *send, void *recv, size_t count,
+                    weft_dtype_t dtype, const struct weft_op *op, struct weft_request **request)
+{
+    return begin(context, CALL(ALLREDUCE, send, recv, .count = count, .dtype = dtype, .op = op),
+                 request);
+}
+
+int weft_ireduce_scatter(struct weft_context *context, const void *send, void *recv, size_t count,
+                         weft_dtype_t dtype, const struct weft_op *op,
+                         struct weft_request **request)
+{
+    return begin(context,
+                 CALL(REDUCE_SCATTER, send, recv, .count = count, .dtype = dtype, .op = op),
+                 request);
+}
+
+int weft_iallgather(struct weft_context *context, const void *send, void *recv, size_t count,
+                    weft_dtype_t dtype, struct weft_request **request)
+{
+    return begin(context, CALL(ALLGATHER, send, recv, .count = count, .dtype = dtype), request);
+}
+
+int weft_igather(struct weft_context *context, const void *send, void *recv, size_t count,
+                 weft_dtype_t dtype, int root, struct weft_request **request)
+{
+    return begin(context, CALL(GATHER, send, recv, .count = count, .dtype = dtype, .root = root),
+                 request);
+}
+
+int weft_iscatter(struct weft_context *context, const void *send, void *recv, size_t count,
+                  weft_dtype_t dtype, int root, struct weft_request **request)
+{
+    return begin(context, CALL(SCATTER, send, recv, .count = count, .dtype = dtype, .root = root),
+                 request);
+}
+
+int weft_ialltoall(struct weft_context *context, const void *send, void *recv, size_t count,
+                   weft_dtype_t dtype, struct weft_request **request)
+{
+    return begin(context, CALL(ALLTOALL, send, recv, .count = count, .dtype = dtype), request);
+}
+
+int weft_ineighbour_exchange(struct weft_context *context, const void *send, void *recv,
+                             size_t count, weft_dtype_t dtype, struct weft_request **request)
+{
+    return begin(context, CALL(NEIGHBOUR_EXCHANGE, send, recv, .count = count, .dtype = dtype),
+                 request);
+}
+
+int weft_iscan(struct weft_context *context, const void *send, void *recv, size_t count,
+               weft_dtype_t dtype, const struct weft_op *op, struct weft_request **request)
+{
+    return begin(context, CALL(SCAN, send, recv, .count = count, .dtype = dtype, .op = op),
+                 request);
+}
+
+int weft_iexscan(struct weft_context *context, const void *send, void *recv, size_t count,
+                 weft_dtype_t dtype, const struct weft_op *op, struct weft_request **request)
+{
+    return begin(context, CALL(EXSCAN, send, recv, .count = count, .dtype = dtype, .op = op),
+                 request);
+}
+
+int weft_iallgatherv(struct weft_context *context, const void *send, void *recv,
+                     const size_t *counts, const size_t *displacements, weft_dtype_t dtype,
+                     struct weft_request **request)
+{
+    return begin(context,
+                 CALL_PLACED(ALLGATHERV, send, recv, NULL, displacements, .counts = {NULL, counts},
+                             .dtype = dtype),
+                 request);
+}
+
+int weft_igatherv(struct weft_context *context, const void *send, size_t send_count, void *recv,
+                  const size_t *counts, const size_t *displacements, weft_dtype_t dtype, int root,
+                  struct weft_request **request)
+{
+    return begin(context,
+                 CALL_PLACED(GATHERV, send, recv, NULL, displacements, .count = send_count,
+                             .counts = {NULL, counts}, .dtype = dtype, .root = root),
+                 request);
+}
+
+int weft_iscatterv(struct weft_context *context, const void *send, const size_t *counts,
+                   const size_t *displacements, void *recv, size_t recv_count, weft_dtype_t dtype,
+                   int root, struct weft_request **request)
+{
+    return begin(context,
+                 CALL_PLACED(SCATTERV, send, recv, displacements, NULL, .count = recv_count,
+                             .counts = {counts, NULL}, .dtype = dtype, .root = root),
+                 request);
+}
+
+int weft_ialltoallv(struct weft_context *context, const void *send, const size_t *send_counts,
+                    const size_t *send_displacements, void *recv, const size_t *recv_counts,
+                    const size_t *recv_displacements, weft_dtype_t dtype,
+                    struct weft_request **request)
+{
+    return begin(context,
+                 CALL_PLACED(ALLTOALLV, send, recv, send_displacements, recv_displacements,
+                             .counts = {send_counts, recv_counts}, .dtype = dtype),
+                 request);
+}
+
+int weft_ireduce_scatterv(struct weft_context *context, const void *send, void *recv,
+                          const size_t *counts, weft_dtype_t dtype, const struct weft_op *op,
+                          struct weft_request **request)
+{
+    return begin(
+        context,
+        CALL(REDUCE_SCATTERV, send, recv, .counts = {NULL, counts}, .dtype = dtype, .op = op),
+        request);
+}
+
 /* ---- settings ---- */
 
 void weft_collectives_config_init_sized(struct weft_collectives_config *config, size_t size)
@@ -427,6 +604,7 @@ int weft_collectives_configure(struct weft_context *context,
         status = enter(blocking, __func__);
     if (status)
         return status;
+    weft__queue_take_back(blocking);
     struct weft__blocking_cache *cache = &blocking->cache;
     blocking->deadline_ns = config.deadline_ns == 0 ? WEFT_NEVER : config.deadline_ns;
     cache->most_plans = config.plans == 0                 ? PLANS
@@ -451,6 +629,7 @@ int weft_collectives_get_stats(struct weft_context *context, struct weft_collect
         status = enter(blocking, __func__);
         if (status)
             return status;
+        weft__queue_take_back(blocking);
         counted = blocking->cache.stats;
         leave(blocking);
     }

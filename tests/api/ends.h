@@ -35,6 +35,30 @@ static void end_context_with_a_run_under_way(void)
     cr_expect_eq(weft_context_destroy(context), WEFT_OK);
 }
 
+/* The other of its group does not exist: it never ends. */
+static void end_request_that_is_under_way(void)
+{
+    struct weft_context *context = NULL;
+    struct weft_request *request = NULL;
+
+    OK(api_make_context(&context));
+    OK(weft_ibarrier(context, &request));
+    weft_request_destroy(request);
+    cr_expect_eq(weft_context_destroy(context), WEFT_OK);
+}
+
+static void end_request_whose_context_has_gone(void)
+{
+    struct weft_context *context = NULL;
+    struct weft_request *request = NULL;
+
+    OK(api_make_context(&context));
+    OK(weft_ibarrier(context, &request));
+    cr_expect_eq(weft_context_destroy(context), WEFT_OK);
+    cr_expect_eq(weft_request_wait(request, WEFT_NEVER), WEFT_ERR_CANCELLED);
+    weft_request_destroy(request);
+}
+
 static void end_launch_of_which_one_has_ended(void)
 {
     struct weft_launch *launch;

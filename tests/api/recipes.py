@@ -449,6 +449,10 @@ TIMES = {
     "weft_context_wait": "return weft_context_wait(api.context, api_done, NULL, ns);",
     "weft_group_average_report": of_average(
         "weft_group_average", "api_report(average, ns)"),
+    "weft_request_wait": (
+        "struct weft_request *request = NULL;\n    int status = weft_ibarrier(api.context, &request);\n\n"
+        "    if (!status)\n        status = weft_request_wait(request, ns);\n"
+        "    weft_request_destroy(request);\n    return status;"),
     "weft_run_set_deadline": of_run("weft_run_set_deadline(run, ns)"),
     "weft_run_wait_node": of_run("weft_run_wait_node(run, 0, ns)"),
     "weft_run_wait": of_run("weft_run_wait(run, ns)"),
@@ -494,6 +498,8 @@ ENDS = {
         "weft_pair_average_create(made, api.context, api_default_weft_pair_average_config())",
         ["end_pair_average_that_is_posted"]),
     "weft_plan_destroy": ("weft_schedule_commit(api.schedule, made)", ["end_plan_that_a_run_holds"]),
+    "weft_request_destroy": ("weft_ibarrier(api.context, made)",
+                             ["end_request_that_is_under_way", "end_request_whose_context_has_gone"]),
     "weft_run_destroy": ("weft_run_create(made, api.context, api.plan, NULL)",
                          ["end_run_that_is_half_bound", "end_run_that_is_under_way"]),
     "weft_schedule_destroy": ("weft_schedule_create(made, 0, 1)",

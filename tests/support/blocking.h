@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every blocking collective compared with plain loops, for suites on every transport. */
+/* Every collective in one line, blocking and not, compared with plain loops, for suites on every
+ * transport. */
 #ifndef WEFT_TESTS_BLOCKING_H
 #define WEFT_TESTS_BLOCKING_H
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,9 @@ enum blocking_function {
     DO_COUNT
 };
 
+/* How a call is made. */
+enum blocking_way { DO_BLOCK, DO_WAIT, DO_TEST, DO_ANY /* one after the other */ };
+
 /* A call with its arguments. */
 struct blocking_cell {
     enum blocking_function function;
@@ -39,6 +44,7 @@ struct blocking_cell {
     size_t count;
     int root, in_place;
     unsigned salt; /* of the data */
+    enum blocking_way way;
 };
 
 static inline int blocking_reduces(enum blocking_function function)
@@ -91,6 +97,16 @@ static inline void blocking_combine(const struct blocking_cell *cell, int size, 
         }
     free(next);
 }
+
+/* A call that has been made, and what it is to give. */
+struct blocking_job {
+    struct blocking_cell cell;
+    int rank, size, status;
+    struct weft_request *request; /* or NULL */
+    void *memory[3];              /* to be freed */
+    const char *result, *expected;
+    size_t bytes; /* of these */
+};
 
 /* Where a rank's own elements are, how many, and what it is to get, of how many. */
 struct blocking_layout {
@@ -180,56 +196,70 @@ static inline void blocking_expect(const struct blocking_cell *cell, int rank, i
     free(theirs);
 }
 
+/* A call in its blocking form or the other one. */
+#define BLOCKING_CALL(request, name, ...)                                                          \
+    ((request) ? weft_i##name(__VA_ARGS__, (request)) : weft_##name(__VA_ARGS__))
+
 static inline int blocking_call(struct weft_context *context, const struct blocking_cell *cell,
-                                const void *send, void *recv)
+                                const void *send, void *recv, struct weft_request **request)
 {
     size_t count = cell->count;
     weft_dtype_t dtype = cell->dtype;
+    const struct weft_op *op = cell->op;
     switch (cell->function) {
     case DO_BARRIER:
-        return weft_barrier(context);
+        return BLOCKING_CALL(request, barrier, context);
     case DO_BROADCAST:
-        return weft_broadcast(context, recv, count, dtype, cell->root);
+        return BLOCKING_CALL(request, broadcast, context, recv, count, dtype, cell->root);
     case DO_REDUCE:
-        return weft_reduce(context, send, recv, count, dtype, cell->op, cell->root);
+        return BLOCKING_CALL(request, reduce, context, send, recv, count, dtype, op, cell->root);
     case DO_ALLREDUCE:
-        return weft_allreduce(context, send, recv, count, dtype, cell->op);
+        return BLOCKING_CALL(request, allreduce, context, send, recv, count, dtype, op);
     case DO_REDUCE_SCATTER:
-        return weft_reduce_scatter(context, send, recv, count, dtype, cell->op);
+        return BLOCKING_CALL(request, reduce_scatter, context, send, recv, count, dtype, op);
     case DO_ALLGATHER:
-        return weft_allgather(context, send, recv, count, dtype);
+        return BLOCKING_CALL(request, allgather, context, send, recv, count, dtype);
     case DO_GATHER:
-        return weft_gather(context, send, recv, count, dtype, cell->root);
+        return BLOCKING_CALL(request, gather, context, send, recv, count, dtype, cell->root);
     case DO_SCATTER:
-        return weft_scatter(context, send, recv, count, dtype, cell->root);
+        return BLOCKING_CALL(request, scatter, context, send, recv, count, dtype, cell->root);
     case DO_SCAN:
-        return weft_scan(context, send, recv, count, dtype, cell->op);
+        return BLOCKING_CALL(request, scan, context, send, recv, count, dtype, op);
     case DO_EXSCAN:
-        return weft_exscan(context, send, recv, count, dtype, cell->op);
+        return BLOCKING_CALL(request, exscan, context, send, recv, count, dtype, op);
     case DO_ALLTOALL:
-        return weft_alltoall(context, send, recv, count, dtype);
+        return BLOCKING_CALL(request, alltoall, context, send, recv, count, dtype);
     default:
-        return weft_neighbour_exchange(context, send, recv, count, dtype);
+        return BLOCKING_CALL(request, neighbour_exchange, context, send, recv, count, dtype);
     }
 }
 
-/* Calls and compares. 0; -1: it is wrong, and said so. */
-static inline int blocking_do(struct weft_context *context, const struct blocking_cell *cell)
+static inline struct weft_request **blocking_request(struct blocking_job *job)
 {
-    int rank = weft_context_rank(context), size = weft_context_size(context);
+    return job->cell.way == DO_BLOCK ? NULL : &job->request;
+}
+
+static inline void blocking_begin_even(struct weft_context *context, struct blocking_job *job)
+{
+    const struct blocking_cell *cell = &job->cell;
+    int rank = job->rank, size = job->size;
     struct blocking_layout at = blocking_lay_out(cell, rank, size);
     size_t element = weft_dtype_size(cell->dtype);
     size_t room = (cell->count * (size_t)size + 2 * cell->count) * element;
     char *send = calloc(room + 1, 1), *recv = calloc(room + 1, 1), *expected = calloc(room + 1, 1);
     int in_place = cell->in_place && at.may_in_place, keeps = cell->function == DO_SCATTER;
-    char *result = recv;
-    size_t check = at.gets ? at.got * element : 0;
+    job->memory[0] = send;
+    job->memory[1] = recv;
+    job->memory[2] = expected;
+    job->result = recv;
+    job->expected = expected;
+    job->bytes = at.gets ? at.got * element : 0;
     blocking_fill(cell, rank, at.sent, send);
     if (cell->function == DO_BROADCAST && rank == cell->root)
         blocking_fill(cell, rank, at.got, recv);
     blocking_expect(cell, rank, size, expected);
     if (in_place && keeps)
-        result = send + (size_t)rank * cell->count * element;
+        job->result = send + (size_t)rank * cell->count * element;
     else if (in_place)
         memcpy(recv + (at.own_block < 0 ? 0 : (size_t)at.own_block * cell->count * element), send,
                at.sent * element);
@@ -240,18 +270,7 @@ static inline int blocking_do(struct weft_context *context, const struct blockin
         from = from == WEFT_IN_PLACE ? from : NULL;
         to = to == WEFT_IN_PLACE ? to : NULL;
     }
-    int status = blocking_call(context, cell, from, to);
-    int wrong = status || memcmp(result, expected, check) != 0;
-    if (wrong)
-        fprintf(stderr,
-                "function %d, rank %d of %d, %zu %s, op %s, root %d, in place %d: %s (%s)\n",
-                (int)cell->function, rank, size, cell->count, weft_dtype_name(cell->dtype),
-                cell->op ? weft_op_name(cell->op) : "none", cell->root, cell->in_place,
-                status ? weft_status_name(status) : "wrong result", weft_error_text());
-    free(send);
-    free(recv);
-    free(expected);
-    return wrong ? -1 : 0;
+    job->status = blocking_call(context, cell, from, to, blocking_request(job));
 }
 
 /* ---- blocks with counts of their own ---- */
@@ -294,11 +313,13 @@ static inline void blocking_side_place(struct blocking_side *side, int size)
     }
 }
 
-static inline void blocking_side_free(struct blocking_side *side)
+/* Its lists, not its data. */
+static inline void blocking_side_free(struct blocking_side *side, int size)
 {
+    memset(side->counts, 0x77, (size_t)size * sizeof *side->counts);
+    memset(side->places, 0x77, (size_t)size * sizeof *side->places);
     free(side->counts);
     free(side->places);
-    free(side->data);
 }
 
 /* What rank `from` has for block `block`. */
@@ -325,37 +346,41 @@ static inline void blocking_combine_block(const struct blocking_cell *cell, int 
 
 static inline int blocking_call_ragged(struct weft_context *context,
                                        const struct blocking_cell *cell,
-                                       const struct blocking_side *send, struct blocking_side *recv)
+                                       const struct blocking_side *send, struct blocking_side *recv,
+                                       struct weft_request **request)
 {
     int rank = weft_context_rank(context), root = rank == cell->root, in_place = cell->in_place;
     const size_t *from = send->apart ? send->places : NULL, *to = recv->apart ? recv->places : NULL;
     size_t own = blocking_block(cell, rank);
     switch (cell->function) {
     case DO_ALLGATHERV:
-        return weft_allgatherv(context, in_place ? WEFT_IN_PLACE : send->data, recv->data,
-                               recv->counts, to, cell->dtype);
+        return BLOCKING_CALL(request, allgatherv, context, in_place ? WEFT_IN_PLACE : send->data,
+                             recv->data, recv->counts, to, cell->dtype);
     case DO_GATHERV:
-        return weft_gatherv(context, in_place && root ? WEFT_IN_PLACE : send->data,
-                            in_place && root ? 77 : own, root ? recv->data : NULL,
-                            root ? recv->counts : NULL, root ? to : NULL, cell->dtype, cell->root);
+        return BLOCKING_CALL(request, gatherv, context,
+                             in_place && root ? WEFT_IN_PLACE : send->data,
+                             in_place && root ? 77 : own, root ? recv->data : NULL,
+                             root ? recv->counts : NULL, root ? to : NULL, cell->dtype, cell->root);
     case DO_SCATTERV:
-        return weft_scatterv(context, root ? send->data : NULL, root ? send->counts : NULL,
-                             root ? from : NULL, in_place && root ? WEFT_IN_PLACE : recv->data,
+        return BLOCKING_CALL(request, scatterv, context, root ? send->data : NULL,
+                             root ? send->counts : NULL, root ? from : NULL,
+                             in_place && root ? WEFT_IN_PLACE : recv->data,
                              in_place && root ? 77 : own, cell->dtype, cell->root);
     case DO_ALLTOALLV:
-        return weft_alltoallv(context, in_place ? WEFT_IN_PLACE : send->data,
-                              in_place ? NULL : send->counts, from, recv->data, recv->counts, to,
-                              cell->dtype);
+        return BLOCKING_CALL(request, alltoallv, context, in_place ? WEFT_IN_PLACE : send->data,
+                             in_place ? NULL : send->counts, from, recv->data, recv->counts, to,
+                             cell->dtype);
     default:
-        return weft_reduce_scatterv(context, in_place ? WEFT_IN_PLACE : send->data, recv->data,
-                                    recv->counts, cell->dtype, cell->op);
+        return BLOCKING_CALL(request, reduce_scatterv, context,
+                             in_place ? WEFT_IN_PLACE : send->data, recv->data, recv->counts,
+                             cell->dtype, cell->op);
     }
 }
 
-/* As blocking_do(). */
-static inline int blocking_do_ragged(struct weft_context *context, const struct blocking_cell *cell)
+static inline void blocking_begin_ragged(struct weft_context *context, struct blocking_job *job)
 {
-    int rank = weft_context_rank(context), size = weft_context_size(context);
+    const struct blocking_cell *cell = &job->cell;
+    int rank = job->rank, size = job->size;
     int root = rank == cell->root, f = (int)cell->function, apart = cell->salt == 0;
     size_t element = weft_dtype_size(cell->dtype);
     int pairs = f == DO_ALLTOALLV, reduces = f == DO_REDUCE_SCATTERV;
@@ -387,30 +412,83 @@ static inline int blocking_do_ragged(struct weft_context *context, const struct 
         blocking_fill_block(cell, cell->root, rank, recv.counts[rank], expected.data);
     if (reduces)
         blocking_combine_block(cell, size, rank, recv.counts[rank], expected.data);
-    int status = blocking_call_ragged(context, cell, &send, &recv);
     /* Gaps, too; what is behind a result that was reduced in place is as may be. */
     size_t bytes = (reduces ? recv.counts[rank] : recv.total) * element;
     int looked_at = !(f == DO_GATHERV && !root) && !(f == DO_SCATTERV && root && cell->in_place);
-    int wrong = status || (looked_at && memcmp(recv.data, expected.data, bytes) != 0);
+    job->memory[0] = send.data;
+    job->memory[1] = recv.data;
+    job->memory[2] = expected.data;
+    job->result = recv.data;
+    job->expected = expected.data;
+    job->bytes = looked_at ? bytes : 0;
+    job->status = blocking_call_ragged(context, cell, &send, &recv, blocking_request(job));
+    /* The lists may go at once. */
+    blocking_side_free(&send, size);
+    blocking_side_free(&recv, size);
+    blocking_side_free(&expected, size);
+}
+
+/* ---- any of them ---- */
+
+static inline void blocking_begin(struct weft_context *context, const struct blocking_cell *cell,
+                                  struct blocking_job *job)
+{
+    *job = (struct blocking_job){
+        .cell = *cell, .rank = weft_context_rank(context), .size = weft_context_size(context)};
+    if (cell->function < DO_ALLGATHERV)
+        blocking_begin_even(context, job);
+    else
+        blocking_begin_ragged(context, job);
+}
+
+/* Waits and compares. 0; -1: it is wrong, and said so. */
+static inline int blocking_finish(struct blocking_job *job)
+{
+    const struct blocking_cell *cell = &job->cell;
+    if (job->request && cell->way == DO_TEST)
+        while ((job->status = weft_request_test(job->request)) == WEFT_IN_PROGRESS)
+            sched_yield();
+    else if (job->request)
+        job->status = weft_request_wait(job->request, WEFT_NEVER);
+    int wrong = job->status || (cell->way != DO_BLOCK && !job->request) ||
+                memcmp(job->result, job->expected, job->bytes) != 0;
     if (wrong)
         fprintf(stderr,
-                "function %d, rank %d of %d, counts %zu, %s, root %d, in place %d: %s (%s)\n", f,
-                rank, size, cell->count, weft_dtype_name(cell->dtype), cell->root, cell->in_place,
-                status ? weft_status_name(status) : "wrong result", weft_error_text());
-    blocking_side_free(&send);
-    blocking_side_free(&recv);
-    blocking_side_free(&expected);
+                "function %d, way %d, rank %d of %d, %zu %s, op %s, root %d, in place %d: %s "
+                "(%s)\n",
+                (int)cell->function, (int)cell->way, job->rank, job->size, cell->count,
+                weft_dtype_name(cell->dtype), cell->op ? weft_op_name(cell->op) : "none",
+                cell->root, cell->in_place,
+                job->status ? weft_status_name(job->status) : "wrong result", weft_error_text());
+    weft_request_destroy(job->request);
+    for (int i = 0; i < 3; i++)
+        free(job->memory[i]);
+    *job = (struct blocking_job){0};
     return wrong ? -1 : 0;
 }
 
+/* Calls and compares, as blocking_finish(). */
+static inline int blocking_do(struct weft_context *context, const struct blocking_cell *cell)
+{
+    struct blocking_job job;
+    blocking_begin(context, cell, &job);
+    return blocking_finish(&job);
+}
+
+/* Calls that are under way at a time. */
+enum { BLOCKING_JOBS = 16 };
+
 /* Every function, datatype, operation, in place and not, with every count; each twice, with other
- * data and buffers. One in `stride` of these, another for every seed. */
-static inline int blocking_sweep(struct weft_context *context, unsigned stride, unsigned seed)
+ * data and buffers. One in `stride` of these, another for every seed. Up to `depth` are under way
+ * at a time. */
+static inline int blocking_sweep_as(struct weft_context *context, unsigned stride, unsigned seed,
+                                    enum blocking_way way, unsigned depth)
 {
     static const size_t counts[] = {0, 1, 37};
     int size = weft_context_size(context);
     struct weft_op *affine = affine_op();
-    unsigned number = 0;
+    struct blocking_job jobs[BLOCKING_JOBS] = {{.status = 0}};
+    unsigned number = 0, calls = 0;
     int status = affine ? 0 : -1;
     for (int f = 0; f < DO_COUNT; f++)
         for (int d = 0; d < WEFT_DTYPE_COUNT + 3; d++)
@@ -432,12 +510,28 @@ static inline int blocking_sweep(struct weft_context *context, unsigned stride, 
                     if ((number++ + seed) % stride != 0)
                         continue;
                     cell.root = (int)((number + seed) % (unsigned)size);
-                    for (cell.salt = 0; cell.salt < 2 && !status; cell.salt++)
-                        status = f < DO_ALLGATHERV ? blocking_do(context, &cell)
-                                                   : blocking_do_ragged(context, &cell);
+                    for (cell.salt = 0; cell.salt < 2 && !status; cell.salt++) {
+                        struct blocking_job *job = &jobs[calls++ % depth];
+                        cell.way = way;
+                        if (way == DO_ANY)
+                            cell.way = (enum blocking_way)(
+                                (calls + (unsigned)weft_context_rank(context)) % DO_ANY);
+                        status = job->size ? blocking_finish(job) : 0;
+                        blocking_begin(context, &cell, job);
+                    }
                 }
+    for (unsigned i = 0; i < depth; i++) {
+        struct blocking_job *job = &jobs[calls++ % depth];
+        if (job->size && blocking_finish(job))
+            status = -1;
+    }
     weft_op_destroy(affine);
     return status;
+}
+
+static inline int blocking_sweep(struct weft_context *context, unsigned stride, unsigned seed)
+{
+    return blocking_sweep_as(context, stride, seed, DO_BLOCK, 1);
 }
 
 #endif

@@ -475,8 +475,7 @@ static int random_steps(struct weft_context *context, void *user)
         cell.op = blocking_reduces(cell.function) ? weft_op_builtin(WEFT_MAX) : NULL;
         if (cell.function >= DO_ALLGATHERV && cell.count > 37)
             cell.count = 37;
-        CHECK(!(cell.function < DO_ALLGATHERV ? blocking_do(context, &cell)
-                                              : blocking_do_ragged(context, &cell)));
+        CHECK(!blocking_do(context, &cell));
     }
     still_in_step(context);
     return WEFT_OK;
