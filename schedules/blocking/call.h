@@ -35,10 +35,12 @@ struct weft__blocking {
     int rank, size;
     uint64_t deadline_ns;
     struct weft__blocking_cache cache;
-    /* The queue (queue.c): requests whose entries are still out, in the order of their calls; for
-     * the thread that is in a call. How many of their steps are not over; and whether the context
-     * is being destroyed. */
+    /* The queue (queue.c), for the thread that is in a call: requests whose entries are still out,
+     * in the order of their calls. For all: how many of their steps are not over, and whether the
+     * context is being destroyed. */
     struct weft_request *oldest, *latest;
+    struct weft_request *spare; /* that nobody has */
+    size_t spares;
     _Atomic uint32_t steps;
     _Atomic uint32_t closing;
 };

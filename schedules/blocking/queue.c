@@ -25,6 +25,9 @@
 
 #include "schedules/blocking/call.h"
 
+/* So many requests that nobody has any more are kept for the calls to come. */
+enum { SPARES = 64 };
+
 struct weft_request {
     struct weft__blocking *blocking;    /* until it has ended */
     struct weft__blocking_entry *entry; /* NULL: a step that fails here */
@@ -47,10 +50,14 @@ static int has_ended(void *user)
     return atomic_load_explicit(&request->ended, memory_order_seq_cst) != 0;
 }
 
-static void release(struct weft_request *request)
+/* Whether nobody has it any more. */
+static int leave(struct weft_request *request)
 {
-    if (atomic_fetch_sub_explicit(&request->holders, 1, memory_order_acq_rel) != 1)
-        return;
+    return atomic_fetch_sub_explicit(&request->holders, 1, memory_order_acq_rel) == 1;
+}
+
+static void end(struct weft_request *request)
+{
     weft_memory_free(request->text);
     weft_memory_free(request);
 }
@@ -105,9 +112,10 @@ static int begin(struct weft_request *request)
     return request->status;
 }
 
-/* The step of a request is over: begins what follows. */
-static void go_on(struct weft_request *request)
+/* The step of a request is over: begins what follows. 0: something of that could not begin. */
+static int go_on(struct weft_request *request)
 {
+    int well = 1;
     struct weft__blocking *blocking = request->blocking;
     /* Release: who adds a step to none sees this one over. Acquire pairs with that in add(): what
      * was added is seen. */
@@ -121,9 +129,11 @@ static void go_on(struct weft_request *request)
         tell(request);
         request = next;
         if (begin(request) == WEFT_OK)
-            return;
+            return well;
+        well = 0;
     }
     tell(request);
+    return well;
 }
 
 /* By the thread that drives, which keeps the text of its own errors. */
@@ -131,12 +141,15 @@ static void ended(void *user, struct weft_run *run, int status)
 {
     struct weft_request *request = user;
     char before[512];
-    snprintf(before, sizeof before, "%s", weft_error_text());
+    const char *text = weft_error_text();
+    size_t length = strnlen(text, sizeof before - 1);
+    memcpy(before, text, length);
+    before[length] = '\0';
     request->status = status;
     if (status < 0)
         fail(request, status, weft_run_error(run));
-    go_on(request);
-    weft_error_set_text(WEFT_OK, before);
+    if (!go_on(request))
+        weft_error_set_text(WEFT_OK, before);
 }
 
 /* Whether the step is to be begun by the caller: none was before it. */
@@ -172,6 +185,38 @@ int weft__queue_outside(const char *who, struct weft_context *context)
                : WEFT_OK;
 }
 
+/* A request of what is there, or new; NULL: there is no memory. */
+static struct weft_request *make(struct weft__blocking *blocking,
+                                 struct weft__blocking_entry *entry, int status, uint32_t holders)
+{
+    struct weft_request *request = blocking->spare;
+    if (request) {
+        blocking->spare = request->next;
+        blocking->spares--;
+    } else {
+        request = weft_memory_alloc(1, sizeof *request);
+    }
+    if (request)
+        *request = (struct weft_request){
+            .blocking = blocking, .entry = entry, .holders = holders, .status = status};
+    return request;
+}
+
+/* The list has it no more: if its user has not either, another call may. */
+static void drop(struct weft__blocking *blocking, struct weft_request *request)
+{
+    if (!leave(request))
+        return;
+    if (blocking->spares == SPARES) {
+        end(request);
+        return;
+    }
+    weft_memory_free(request->text);
+    request->next = blocking->spare;
+    blocking->spare = request;
+    blocking->spares++;
+}
+
 /* A run that has failed serves again unless something of it is still under way. */
 static void put_back(struct weft__blocking *blocking, struct weft__blocking_entry *entry,
                      int status)
@@ -194,7 +239,7 @@ void weft__queue_take_back(struct weft__blocking *blocking)
             blocking->latest = NULL;
         if (request->entry)
             put_back(blocking, request->entry, request->status);
-        release(request);
+        drop(blocking, request);
     }
 }
 
@@ -204,9 +249,8 @@ int weft__queue_fail(struct weft__blocking *blocking, int status)
     snprintf(why, sizeof why, "%s", weft_error_text());
     if (!blocking->oldest)
         return weft__blocking_give_up(blocking->context, status);
-    struct weft_request *request = weft_memory_alloc(1, sizeof *request);
+    struct weft_request *request = make(blocking, NULL, status, 1);
     if (request) {
-        *request = (struct weft_request){.blocking = blocking, .status = status, .holders = 1};
         request->text = copy_text(why);
         add_request(blocking, request);
     } else {
@@ -222,11 +266,9 @@ int weft__queue_fail(struct weft__blocking *blocking, int status)
 int weft__queue_add(struct weft__blocking *blocking, const char *who,
                     struct weft__blocking_entry *entry, struct weft_request **out)
 {
-    struct weft_request *request = weft_memory_alloc(1, sizeof *request);
+    struct weft_request *request = make(blocking, entry, WEFT_IN_PROGRESS, 2);
     if (!request)
         return weft__queue_fail(blocking, out_of_memory(who));
-    *request = (struct weft_request){
-        .blocking = blocking, .entry = entry, .status = WEFT_IN_PROGRESS, .holders = 2};
     weft__blocking_take(&blocking->cache, entry);
     weft_run_set_ended(entry->run, ended, request);
     int status = add_request(blocking, request);
@@ -235,7 +277,7 @@ int weft__queue_add(struct weft__blocking *blocking, const char *who,
         return WEFT_OK;
     }
     outcome(request);
-    release(request);
+    leave(request); /* the list has it still */
     weft__queue_take_back(blocking);
     return status;
 }
@@ -269,6 +311,11 @@ void weft__queue_end(struct weft__blocking *blocking)
             request->entry->run = NULL;
         }
     weft__queue_take_back(blocking);
+    while (blocking->spare) {
+        struct weft_request *request = blocking->spare;
+        blocking->spare = request->next;
+        weft_memory_free(request);
+    }
 }
 
 /* ---- the user ---- */
@@ -302,6 +349,6 @@ const char *weft_request_error(const struct weft_request *request)
 
 void weft_request_destroy(struct weft_request *request)
 {
-    if (request)
-        release(request);
+    if (request && leave(request))
+        end(request);
 }
