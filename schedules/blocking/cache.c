@@ -5,8 +5,8 @@
 
 #include "schedules/blocking/cache.h"
 
-static int same(const struct weft__blocking_cache *cache, const struct weft__blocking_key *a,
-                const struct weft__blocking_key *b)
+int weft__blocking_same(const struct weft__blocking_cache *cache,
+                        const struct weft__blocking_key *a, const struct weft__blocking_key *b)
 {
     return a->template == b->template && a->op == b->op && a->count == b->count &&
            a->dtype == b->dtype && a->root == b->root && a->in_place == b->in_place &&
@@ -45,14 +45,14 @@ static void link_newest(struct weft__blocking_cache *cache, struct weft__blockin
 int weft__blocking_is_newest(const struct weft__blocking_cache *cache,
                              const struct weft__blocking_key *key)
 {
-    return cache->newest && same(cache, &cache->newest->key, key);
+    return cache->newest && weft__blocking_same(cache, &cache->newest->key, key);
 }
 
 struct weft__blocking_entry *weft__blocking_find(struct weft__blocking_cache *cache,
                                                  const struct weft__blocking_key *key)
 {
     struct weft__blocking_entry *entry = *chain_of(cache, key);
-    while (entry && !same(cache, &entry->key, key))
+    while (entry && !weft__blocking_same(cache, &entry->key, key))
         entry = entry->next;
     if (entry) {
         unlink_use(cache, entry);

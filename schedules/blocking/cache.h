@@ -64,6 +64,9 @@ static inline int weft__blocking_equal(const size_t *a, const size_t *b, size_t 
     return a && b ? memcmp(a, b, count * sizeof *a) == 0 : a == b;
 }
 
+/* Whether two calls need the same plan. */
+int weft__blocking_same(const struct weft__blocking_cache *cache,
+                        const struct weft__blocking_key *a, const struct weft__blocking_key *b);
 /* Whether the newest entry has a key. */
 int weft__blocking_is_newest(const struct weft__blocking_cache *cache,
                              const struct weft__blocking_key *key);

@@ -73,6 +73,10 @@ int weft__blocking_prepare(struct weft__blocking *blocking, struct weft__blockin
 
 /* WEFT_ERR_STATE in a callback of the context. From any thread. */
 int weft__queue_outside(const char *who, struct weft_context *context);
+/* The plan of the latest request, if it is one for such a call; or NULL. Borrowed: it may be in
+ * use, but does not go before the request is taken back. */
+struct weft_plan *weft__queue_plan(const struct weft__blocking *blocking,
+                                   const struct weft__blocking_key *key);
 /* Puts the entries of requests that have ended back into the cache. */
 void weft__queue_take_back(struct weft__blocking *blocking);
 /* Before a call that blocks: waits until the queue is empty. What is wrong with the call fails its

@@ -208,7 +208,7 @@ static void give_counts(const struct weft__blocking_call *call, struct weft_temp
 static int create_run(const struct weft__blocking *blocking, const struct weft__blocking_call *call,
                       struct weft_run **run)
 {
-    struct weft_plan *plan = NULL;
+    struct weft_plan *built = NULL, *plan = weft__queue_plan(blocking, &call->key);
     struct weft_template_params params;
     struct weft_run_config config;
     weft_template_params_init(&params);
@@ -221,11 +221,12 @@ static int create_run(const struct weft__blocking *blocking, const struct weft__
     weft_run_config_init(&config);
     config.sequence = 1;
     config.deadline_ns = blocking->deadline_ns;
-    int status =
-        weft_template_create_plan(&plan, blocking->context, call->function->template, &params);
+    int status = plan ? WEFT_OK
+                      : weft_template_create_plan(&built, blocking->context,
+                                                  call->function->template, &params);
     if (!status)
-        status = weft_run_create(run, blocking->context, plan, &config);
-    weft_plan_destroy(plan);
+        status = weft_run_create(run, blocking->context, plan ? plan : built, &config);
+    weft_plan_destroy(built);
     return status;
 }
 

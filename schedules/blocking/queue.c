@@ -185,6 +185,16 @@ int weft__queue_outside(const char *who, struct weft_context *context)
                : WEFT_OK;
 }
 
+struct weft_plan *weft__queue_plan(const struct weft__blocking *blocking,
+                                   const struct weft__blocking_key *key)
+{
+    const struct weft_request *latest = blocking->latest;
+    if (!latest || !latest->entry ||
+        !weft__blocking_same(&blocking->cache, &latest->entry->key, key))
+        return NULL;
+    return (struct weft_plan *)(uintptr_t)weft_run_plan(latest->entry->run);
+}
+
 /* A request of what is there, or new; NULL: there is no memory. */
 static struct weft_request *make(struct weft__blocking *blocking,
                                  struct weft__blocking_entry *entry, int status, uint32_t holders)
