@@ -39,9 +39,10 @@
  *   for all before it. So requests of one context end in the order of their calls.
  * - A request goes on while a thread drives the context: its helper (weft_context_config.progress),
  *   or whoever is in a call that waits, tests or calls weft_context_progress().
- * - Threads: calls on one context from several threads are made one after the other; the order,
- *   which has to be that of all ranks, is the program's affair. Not from functions that weft calls
- *   (of operations, callbacks).
+ * - Threads: calls on one context from several threads are made one after the other, so that one
+ *   that does not block waits for another thread's that does; the order, which has to be that of
+ *   all ranks, is the program's affair. Not from functions that weft calls (of operations,
+ *   callbacks).
  * - `count` is in elements of `dtype`, which may be opaque. NULL is a buffer where there are no
  *   elements. Buffers do not overlap. A buffer that only the root has is not looked at elsewhere.
  * - WEFT_IN_PLACE stands for `send` (in weft_scatter() for `recv`), as MPI_IN_PLACE does in MPI.

@@ -316,8 +316,9 @@ WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
  * one thread at a time starts them. A run that fails fails that step alone, on the ranks that are
  * in it: the others are as good as ever. What comes for a step to come is kept.
  *
- * Whoever uses the sequence of a context shares it with the blocking collectives of
- * weft/collectives.h, whose calls are steps of it.
+ * Whoever uses the sequence of a context shares it with the collectives of weft/collectives.h,
+ * whose calls are steps of it. Steps of the program's own are started when all requests of those
+ * have ended: until then the next steps are theirs.
  */
 
 /**

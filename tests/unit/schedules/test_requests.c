@@ -940,6 +940,43 @@ Test(requests, without_memory_a_call_fails_and_the_next_is_in_step)
     cr_expect_gt(reached, 0);
 }
 
+/* A call that fails behind others needs memory for that, and there is none: it fails in its order
+ * all the same. */
+static void fail_without_memory(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct sum sums[3];
+    struct weft_request *request = NULL;
+    int64_t x = 0;
+    if (rank == 1)
+        ranks_meet(ranks); /* it allocates nothing meanwhile */
+    OK(begin_sum(context, &sums[0], 1, 0));
+    for (int i = 0; i < 6; i++) {
+        if (i == 3)
+            OK(begin_sum(context, &sums[1], 1, 1));
+        if (rank == 1) {
+            CHECK_STATUS(weft_broadcast(context, &x, 1, WEFT_I64, 0), WEFT_ERR_PEER);
+            CHECK_TEXT(weft_error_text(), i % 3 < 2 ? "out of memory" : "argument `root` is -1");
+            continue;
+        }
+        atomic_store(&weft__alloc_countdown, i % 3 < 2 ? 1 : -1);
+        CHECK_STATUS(weft_ibroadcast(context, &x, 1, WEFT_I64, -1, &request), WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "weft_ibroadcast: argument `root` is -1");
+        CHECK(atomic_exchange(&weft__alloc_countdown, -1) <= 0);
+    }
+    OK(begin_sum(context, &sums[2], 1, 2));
+    if (rank == 0)
+        ranks_meet(ranks);
+    for (int i = 0; i < 3; i++)
+        end_sum(context, &sums[i]);
+    CHECK(weft_sequence_next(context) == 9);
+    still_in_step(context);
+}
+
+Test(requests, without_memory_even_for_its_failure)
+{
+    ranks_run_once(fail_without_memory, 2, NULL);
+}
+
 /* ---- any of it, drawn from a seed ---- */
 
 static uint64_t drawn(uint64_t seed, uint64_t what, uint64_t below)
