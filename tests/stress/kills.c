@@ -26,7 +26,7 @@
 #include "support/forked.h"
 #include "support/trainers.h"
 
-enum { MOST_VICTIMS = 2, ROUTINES = 5, LAST_STEPS = 5, MOST_LATE = 4096 };
+enum { MOST_VICTIMS = 2, ROUTINES = 6, LAST_STEPS = 5, MOST_LATE = 4096 };
 enum { KILLED_AT, WORST, SUM, REPORTS }; /* of struct forked.words */
 
 struct kills {
@@ -91,8 +91,8 @@ static void draw_kills(struct kills *kills, uint64_t seed, int ranks)
     kills->helped = kills->job >= ROUTINES || draw(&state, 2);
 }
 
-static const char *const routines[ROUTINES] = {"allreduce", "broadcast", "alltoall", "allgather",
-                                               "blocking"};
+static const char *const routines[ROUTINES] = {"allreduce", "broadcast", "alltoall",
+                                               "allgather", "blocking",  "requests"};
 
 static const char *job_name(const struct kills *kills)
 {
@@ -162,13 +162,33 @@ static int begin(struct forked_rank *self, struct job *job, const struct kills *
     if (kills->job >= ROUTINES)
         return trainers[kills->job - ROUTINES].create(&job->object, context, job->out, kills->count,
                                                       WEFT_F32);
-    return strcmp(job_name(kills), "blocking") == 0
+    return strcmp(job_name(kills), "blocking") == 0 || strcmp(job_name(kills), "requests") == 0
                ? WEFT_OK
                : begin_routine(job, job_name(kills), kills->count, used);
 }
 
+/* As many calls at once as there is room for. All end, and with the same error if with any, but for
+ * those before the death. */
+static int execute_requests(const struct job *job)
+{
+    struct weft_request *requests[FORKED_RANKS] = {NULL};
+    int status = WEFT_OK, size = weft_context_size(job->context);
+    for (int r = 0; r < size && status == WEFT_OK; r++)
+        status =
+            weft_iallreduce(job->context, job->in, job->out + (size_t)r * job->kills->count,
+                            job->kills->count, WEFT_F32, weft_op_builtin(WEFT_SUM), &requests[r]);
+    for (int r = 0; r < size && requests[r]; r++) {
+        int ended = weft_request_wait(requests[r], WEFT_NEVER);
+        status = ended ? ended : status;
+        weft_request_destroy(requests[r]);
+    }
+    return status;
+}
+
 static int execute(const struct job *job)
 {
+    if (strcmp(job_name(job->kills), "requests") == 0)
+        return execute_requests(job);
     return job->run ? weft_run_execute(job->run)
                     : weft_allreduce(job->context, job->in, job->out, job->kills->count, WEFT_F32,
                                      weft_op_builtin(WEFT_SUM));
@@ -186,7 +206,7 @@ static int step(struct forked_rank *self, struct job *job)
         size_t last = kills->count - 1;
         job->in[0] = job->in[last] = (float)rank + change;
         status = execute(job);
-        if (status == WEFT_OK && (kills->job == 0 || kills->job == 4)) {
+        if (status == WEFT_OK && (kills->job == 0 || kills->job >= 4)) {
             float sum = (float)(size * (size - 1) / 2) + change * (float)size;
             NEED(job->out[0] == sum && job->out[last] == sum);
         }
