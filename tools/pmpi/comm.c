@@ -2,10 +2,11 @@
 /*
  * Communicators, and the contexts that stand for them.
  *
- * The first call on a communicator looks at it; the first blocking collective makes its context,
- * out of the one of MPI_COMM_WORLD: all its ranks are there then, in the same call, so a
- * collective of MPI agrees on the number that tells the communicator from others of the same
- * ranks. So weft takes one duplicate of MPI_COMM_WORLD, and nothing of MPI for any other.
+ * The first call on a communicator looks at it. Its context is made out of the one of
+ * MPI_COMM_WORLD, where all its ranks are in the same blocking call: in the function that makes the
+ * communicator, or in its first blocking collective, where that is none of ours (MPI_Comm_idup).
+ * There a collective of MPI agrees on the number that tells the communicator from others of the
+ * same ranks. So weft takes one duplicate of MPI_COMM_WORLD, and nothing of MPI for any other.
  *
  * What there is hangs on an attribute, which no duplicate inherits and which MPI deletes with the
  * communicator. A thread remembers those that it has used: handles are used again, so a
@@ -15,11 +16,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/pmpi/pmpi.h"
+#include "tools/pmpi/request.h"
 
 static int keyval = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmpi_comm *all;
+static struct pmpi_comm *dead; /* nobody holds them any more */
 static _Atomic unsigned epoch; /* communicators that have been freed */
 static _Atomic int serial;     /* contexts that this rank has numbered */
 
@@ -41,6 +43,7 @@ static unsigned place_of(MPI_Comm comm)
 
 /* ---- the end ---- */
 
+/* The communicator is no more. What is under way on it goes on. */
 static void forget(struct pmpi_comm *state)
 {
     pthread_mutex_lock(&lock);
@@ -50,10 +53,40 @@ static void forget(struct pmpi_comm *state)
     atomic_fetch_add(&epoch, 1);
     pthread_mutex_unlock(&lock);
     pmpi_stats_keep(state);
-    if (state->context && state->context != pmpi_world)
-        weft_context_destroy(state->context);
-    weft_memory_free(state->lists);
-    weft_memory_free(state);
+    state->comm = MPI_COMM_WORLD; /* whose error handler is called from now on */
+    pmpi_comm_leave(state);
+    pmpi_comm_bury();
+}
+
+void pmpi_comm_hold(struct pmpi_comm *state)
+{
+    atomic_fetch_add_explicit(&state->holds, 1, memory_order_relaxed);
+}
+
+void pmpi_comm_leave(struct pmpi_comm *state)
+{
+    if (atomic_fetch_sub_explicit(&state->holds, 1, memory_order_acq_rel) > 1)
+        return;
+    pthread_mutex_lock(&lock);
+    state->next = dead;
+    dead = state;
+    pthread_mutex_unlock(&lock);
+}
+
+void pmpi_comm_bury(void)
+{
+    pthread_mutex_lock(&lock);
+    struct pmpi_comm *state = dead;
+    dead = NULL;
+    pthread_mutex_unlock(&lock);
+    while (state) {
+        struct pmpi_comm *next = state->next;
+        if (state->context && state->context != pmpi_world)
+            weft_context_destroy(state->context);
+        weft_memory_free(state->lists);
+        weft_memory_free(state);
+        state = next;
+    }
 }
 
 static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
@@ -113,6 +146,7 @@ static struct pmpi_comm *look_at(MPI_Comm comm)
         return NULL;
     }
     state->comm = comm;
+    state->holds = 1;
     PMPI_Comm_rank(comm, &state->rank);
     PMPI_Comm_size(comm, &state->size);
     PMPI_Comm_compare(comm, MPI_COMM_WORLD, &order);
@@ -120,9 +154,10 @@ static struct pmpi_comm *look_at(MPI_Comm comm)
         state->reason = PMPI_INTER;
     else if (!pmpi_world)
         state->reason = PMPI_NO_CONTEXT;
-    else if (order == MPI_IDENT)
+    else if (order == MPI_IDENT) {
         state->context = pmpi_world;
-    else if (has_outsiders(comm, state->size))
+        state->where = pmpi_world_where;
+    } else if (has_outsiders(comm, state->size))
         state->reason = PMPI_OUTSIDE;
     if (state->reason == PMPI_SERVED) {
         state->lists = weft_memory_alloc(4 * (size_t)state->size, sizeof *state->lists);
@@ -185,22 +220,59 @@ void pmpi_comm_each(void (*visit)(struct pmpi_comm *state, void *user), void *us
 
 /* ---- the context ---- */
 
+/* On how many hosts some ranks of the world are: 1, or more. */
+static int host_count(const int *ranks, int size)
+{
+    int *hosts, apart = 0;
+    if (weft_context_host_count(pmpi_world) == 1)
+        return 1;
+    hosts = weft_memory_alloc((size_t)weft_context_size(pmpi_world), sizeof *hosts);
+    if (!hosts)
+        return 2;
+    weft_context_hosts(pmpi_world, hosts);
+    for (int r = 1; r < size; r++)
+        apart |= hosts[ranks[r]] != hosts[ranks[0]];
+    weft_memory_free(hosts);
+    return 1 + apart;
+}
+
+/* What ranks must have in common to make a context: the maximum of each of three numbers. Begun as
+ * one that does not block, since MPI's would poll without rest. */
+static int agree(MPI_Comm comm, int mine[3], int agreed[3])
+{
+    MPI_Request request;
+    int code = PMPI_Iallreduce(mine, agreed, 3, MPI_INT, MPI_MAX, comm, &request);
+    return code == MPI_SUCCESS ? pmpi_wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
+/* Rank 0 gives the number that tells the context apart, and its table (choice.c). */
 int pmpi_comm_connect(struct pmpi_comm *state)
 {
     int *ranks = weft_memory_alloc(2 * (size_t)state->size, sizeof *ranks);
-    int mine[2] = {state->rank == 0 ? atomic_fetch_add(&serial, 1) : -1, !ranks};
-    int agreed[2] = {0, 1};
-    int code = PMPI_Allreduce(mine, agreed, 2, MPI_INT, MPI_MAX, state->comm);
+    int mine[3] = {-1, -1, !ranks}, agreed[3] = {0, 0, 1};
     int status = WEFT_ERR_MEMORY;
-    if (code == MPI_SUCCESS && !agreed[1]) {
+    if (ranks)
         locate(state->comm, state->size, ranks, ranks + state->size);
-        status = weft_context_subset(pmpi_world, ranks, state->size, agreed[0], &state->context);
+    if (ranks && state->rank == 0) {
+        mine[0] = atomic_fetch_add(&serial, 1);
+        mine[1] = pmpi_choice_place(host_count(ranks, state->size), state->size);
     }
+    if (agree(state->comm, mine, agreed) == MPI_SUCCESS && !agreed[2])
+        status = weft_context_subset(pmpi_world, ranks, state->size, agreed[0], &state->context);
     weft_memory_free(ranks);
-    if (status == WEFT_OK)
-        return 1;
-    state->reason = PMPI_NO_CONTEXT;
-    return 0;
+    state->where = agreed[1];
+    if (status != WEFT_OK)
+        state->reason = PMPI_NO_CONTEXT;
+    return status == WEFT_OK;
+}
+
+void pmpi_comm_adopt(MPI_Comm comm)
+{
+    if (!atomic_load_explicit(&pmpi_active, memory_order_acquire) || comm == MPI_COMM_NULL)
+        return;
+    struct pmpi_comm *state = pmpi_comm_find(comm);
+    if (state && state->reason == PMPI_SERVED && !state->context)
+        pmpi_comm_connect(state);
 }
 
 /* ---- errors ---- */
@@ -210,6 +282,8 @@ static int class_of(int status)
     switch (status) {
     case WEFT_ERR_MEMORY:
         return MPI_ERR_NO_MEM;
+    case WEFT_ERR_TRUNCATED:
+        return MPI_ERR_TRUNCATE;
     case WEFT_ERR_INVALID:
         return MPI_ERR_ARG;
     default:
@@ -217,28 +291,17 @@ static int class_of(int status)
     }
 }
 
-/* The class of an error with weft's text: a code of each class, whose text is that of the last. */
-static int code_of(int status)
+/* The class itself: MPICH 4.0.2 has no text for codes that are added to a class of its own. */
+int pmpi_comm_code(int status)
 {
-    static int codes[3];
-    int class = class_of(status);
-    int *code = &codes[class == MPI_ERR_NO_MEM ? 0 : class == MPI_ERR_ARG ? 1 : 2];
-    char text[MPI_MAX_ERROR_STRING];
-    pthread_mutex_lock(&lock);
-    if (*code == 0 && PMPI_Add_error_code(class, code) != MPI_SUCCESS)
-        *code = class;
-    else if (*code != class) {
-        snprintf(text, sizeof text, "weft: %s", weft_error_text());
-        PMPI_Add_error_string(*code, text);
-    }
-    int result = *code;
-    pthread_mutex_unlock(&lock);
-    return result;
+    if (pmpi_world)
+        weft_context_log(pmpi_world, WEFT_LOG_WARNING, weft_error_text());
+    return class_of(status);
 }
 
 int pmpi_comm_raise(const struct pmpi_comm *state, int status)
 {
-    int code = code_of(status);
+    int code = pmpi_comm_code(status);
     PMPI_Comm_call_errhandler(state->comm, code);
     return code;
 }

@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/pmpi/pmpi.h"
+#include "tools/pmpi/request.h"
 #include <weft/mpi.h>
 
 _Atomic int pmpi_active;
 struct weft_context *pmpi_world;
+int pmpi_world_where;
 MPI_Comm pmpi_self = MPI_COMM_NULL;
+int pmpi_level;
 
 /* How long a rank that waits lets MPI rest: a share of how long it has waited, up to this. */
 #define REST_NS UINT64_C(1000000)
@@ -33,6 +35,12 @@ const char *pmpi_kind_name(enum pmpi_kind kind)
     return names[kind];
 }
 
+const char *pmpi_form_name(enum pmpi_form form)
+{
+    static const char *const names[] = {"blocking", "non-blocking", "persistent"};
+    return names[form];
+}
+
 const char *pmpi_reason_text(enum pmpi_reason reason)
 {
     static const char *const texts[] = {
@@ -43,14 +51,50 @@ const char *pmpi_reason_text(enum pmpi_reason reason)
     return texts[reason];
 }
 
-/* Messages of the program are MPI's: they go on while a rank waits for weft. */
-static uint64_t drive_mpi(void *user, uint64_t idle_ns)
+/* ---- MPI moves ---- */
+
+/* A request that never ends before the end: to test it moves all that is MPI's. A probe does not,
+ * of MPI_COMM_SELF in MPICH 4.0.2. */
+static MPI_Request endless = MPI_REQUEST_NULL;
+static atomic_flag tested = ATOMIC_FLAG_INIT;
+
+static int say_nothing(void *state, MPI_Status *status)
+{
+    (void)state;
+    PMPI_Status_set_elements(status, MPI_BYTE, 0);
+    PMPI_Status_set_cancelled(status, 0);
+    return MPI_SUCCESS;
+}
+
+static int do_nothing(void *state)
+{
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int cancel_nothing(void *state, int complete)
+{
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+void pmpi_drive_mpi(void)
 {
     int flag;
+    if (atomic_flag_test_and_set_explicit(&tested, memory_order_acquire))
+        return;
+    PMPI_Test(&endless, &flag, MPI_STATUS_IGNORE);
+    atomic_flag_clear_explicit(&tested, memory_order_release);
+}
+
+/* Messages of the program are MPI's: they go on while a rank waits for weft. */
+static uint64_t meanwhile(void *user, uint64_t idle_ns)
+{
     (void)user;
     if (idle_ns < AT_ONCE_NS)
         return 0;
-    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, pmpi_self, &flag, MPI_STATUS_IGNORE);
+    pmpi_drive_mpi();
     return idle_ns < REST_NS ? 0 : idle_ns / REST_SHARE < REST_NS ? idle_ns / REST_SHARE : REST_NS;
 }
 
@@ -78,9 +122,10 @@ static void make_world(int level)
 {
     struct weft_context_config config;
     int made, all = 0;
+    PMPI_Allreduce(&level, &pmpi_level, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     weft_context_config_init(&config);
-    config.meanwhile = drive_mpi;
-    if (level < MPI_THREAD_MULTIPLE)
+    config.meanwhile = meanwhile;
+    if (pmpi_level < MPI_THREAD_MULTIPLE)
         config.progress = WEFT_PROGRESS_CALLER;
     made = weft_context_create_mpi(&pmpi_world, MPI_COMM_WORLD, &config, NULL) == WEFT_OK;
     if (!made)
@@ -89,6 +134,11 @@ static void make_world(int level)
     if (made && !all) {
         weft_context_destroy(pmpi_world);
         pmpi_world = NULL;
+    }
+    if (all) {
+        pmpi_world_where =
+            pmpi_choice_place(weft_context_host_count(pmpi_world), weft_context_size(pmpi_world));
+        PMPI_Bcast(&pmpi_world_where, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
 }
 
@@ -100,10 +150,12 @@ static void begin(int level)
     if (PMPI_Comm_dup(MPI_COMM_SELF, &pmpi_self) != MPI_SUCCESS)
         return;
     PMPI_Comm_set_errhandler(pmpi_self, MPI_ERRORS_RETURN);
+    PMPI_Grequest_start(say_nothing, do_nothing, cancel_nothing, NULL, &endless);
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &size);
     pmpi_stats_open(rank, size);
     make_world(level);
+    pmpi_choice_open(rank);
     if (pmpi_type_open() == MPI_SUCCESS && pmpi_comm_open() == MPI_SUCCESS)
         atomic_store(&pmpi_active, 1);
 }
@@ -112,14 +164,20 @@ static void end(void)
 {
     if (!atomic_load(&pmpi_active))
         return;
+    pmpi_request_close();
+    pmpi_rescue_close();
     PMPI_Barrier(MPI_COMM_WORLD);
     pmpi_stats_close();
     atomic_store(&pmpi_active, 0);
     pmpi_comm_close();
+    pmpi_comm_bury();
     weft_context_destroy(pmpi_world);
     pmpi_world = NULL;
     pmpi_type_close();
     pmpi_reduction_close();
+    pmpi_choice_close();
+    PMPI_Grequest_complete(endless);
+    PMPI_Wait(&endless, MPI_STATUS_IGNORE);
     PMPI_Comm_free(&pmpi_self);
 }
 

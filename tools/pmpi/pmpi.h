@@ -4,7 +4,7 @@
  *
  *     program --> MPI_Allreduce   wrap.c      a struct pmpi_call of any of its forms
  *                      |
- *                 comm.c          the context that stands for the communicator, or why there is none
+ *                 comm.c          the context that stands for the communicator, or why none does
  *                 type.c          bytes of its elements; elements of weft's; packed ones
  *                 reduction.c     its operation, on those
  *                      |
@@ -118,8 +118,12 @@ struct pmpi_comm {
     /** NULL: there is none yet, or `reason` says why there never will be one. */
     struct weft_context *context;
     enum pmpi_reason reason;
-    /** Four lists of a number for each rank, for the call under way. */
+    /** Four lists of a number for each rank, for the blocking call under way. */
     size_t *lists;
+    /** The communicator, calls under way and persistent requests: the last ends it. */
+    _Atomic int holds;
+    int where;         /* choice.c: its table */
+    unsigned waits_in; /* request.c: the pass in which its first call had not ended */
     /** What was done (stats.c). */
     struct pmpi_row *rows;
     struct pmpi_comm *next, *previous;
@@ -161,6 +165,7 @@ struct pmpi_call {
     enum pmpi_reason reason;
     const struct pmpi_reduction *reduction;
     struct pmpi_wire sent, received;
+    size_t *lists; /* four of a number for each rank */
     size_t bytes;
     uint64_t began_ns;
 };
@@ -171,10 +176,18 @@ struct pmpi_call {
 extern _Atomic int pmpi_active;
 /** The context of MPI_COMM_WORLD. NULL: it could not be made. */
 extern struct weft_context *pmpi_world;
+/** The table of MPI_COMM_WORLD (choice.c). */
+extern int pmpi_world_where;
 /** MPI_COMM_SELF, and errors are returned. */
 extern MPI_Comm pmpi_self;
+/** The thread level that all ranks have. */
+extern int pmpi_level;
+
+/** Moves what is MPI's. */
+void pmpi_drive_mpi(void);
 
 const char *pmpi_kind_name(enum pmpi_kind kind);
+const char *pmpi_form_name(enum pmpi_form form);
 const char *pmpi_reason_text(enum pmpi_reason reason);
 
 /* ---- comm.c ---- */
@@ -186,7 +199,15 @@ struct pmpi_comm *pmpi_comm_find(MPI_Comm comm);
 /** Makes the context of a communicator that has none. All its ranks are in the same blocking
  *  collective. @return 1, or 0: there is none, on any of them. */
 int pmpi_comm_connect(struct pmpi_comm *state);
-/** Calls the error handler of a communicator. @return the error, in MPI's numbers. */
+/** A blocking function has made a communicator, or MPI_COMM_NULL: makes its context. */
+void pmpi_comm_adopt(MPI_Comm comm);
+/** What ends once nobody holds it; ended by pmpi_comm_bury(), from a call that does not drive. */
+void pmpi_comm_hold(struct pmpi_comm *state);
+void pmpi_comm_leave(struct pmpi_comm *state);
+void pmpi_comm_bury(void);
+/** An error of weft, whose text is the thread's, in MPI's numbers; and with a call of the error
+ *  handler of a communicator. */
+int pmpi_comm_code(int status);
 int pmpi_comm_raise(const struct pmpi_comm *state, int status);
 /** Calls a function for each communicator; nothing else changes their list meanwhile. */
 void pmpi_comm_each(void (*visit)(struct pmpi_comm *state, void *user), void *user);
@@ -207,21 +228,45 @@ int pmpi_type_unpack(const struct pmpi_type *type, const void *packed, void *dat
 void pmpi_reduction_close(void);
 /** NULL: MPI says what is wrong, or there is no memory. */
 const struct pmpi_reduction *pmpi_reduction_find(MPI_Op op, struct pmpi_type *type);
-/** A datatype is freed. */
+/** A datatype, or an operation, is freed. */
 void pmpi_reduction_forget_type(struct pmpi_type *type);
+void pmpi_reduction_forget_op(MPI_Op op);
+/** Whether it is one of MPI's own. */
+int pmpi_op_is_own(MPI_Op op);
 
 /* ---- serve.c ---- */
 
 /** Does a call by weft. @return 1: it is done, and `code` is what to return; 0: it is MPI's. */
 int pmpi_serve(struct pmpi_call *call, int *code);
+/** Who does a call that does not block. */
+int pmpi_is_served(struct pmpi_call *call, enum pmpi_form form);
+/** Calls weft; `request` NULL: the blocking function. */
+int pmpi_execute(struct pmpi_call *call, struct weft_request **request);
 
 /* ---- wire.c ---- */
 
 /** Turns the sides of a call into what weft gets. @return 0: MPI says what is wrong, or WEFT_OK,
  *  or an error. */
 int pmpi_wire_open(struct pmpi_call *call, enum pmpi_reason *reason);
+int pmpi_is_reduction(enum pmpi_kind kind);
+/** Whether the datatypes of a side (0: send) are looked at on this rank. */
+int pmpi_wire_has_types(const struct pmpi_call *call, int side);
 /** Unpacks what has come, if `status` says that it has, and gives memory back. */
 int pmpi_wire_close(struct pmpi_call *call, int status);
+
+/** Bytes of a block or vector, the same on all ranks; 0 of a call whose sizes ranks know only for
+ *  themselves. @return 0: MPI says what is wrong. */
+int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes);
+
+/* ---- choice.c ---- */
+
+/** Collective over MPI_COMM_WORLD. */
+void pmpi_choice_open(int rank);
+void pmpi_choice_close(void);
+/** The table of a communicator. */
+int pmpi_choice_place(int hosts, int ranks);
+/** Whether MPI does a call that weft could serve. */
+int pmpi_choice_is_mpi(const struct pmpi_call *call, size_t bytes);
 
 /* ---- stats.c ---- */
 

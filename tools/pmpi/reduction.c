@@ -41,6 +41,12 @@ static int number_of(MPI_Op op, int *kind)
     return -1;
 }
 
+int pmpi_op_is_own(MPI_Op op)
+{
+    int kind;
+    return number_of(op, &kind) >= 0;
+}
+
 /* Whether MPI accepts the operation on the datatype. */
 static int is_legal(MPI_Op op, MPI_Datatype type)
 {
@@ -244,6 +250,11 @@ static void forget(MPI_Op op, const struct pmpi_type *type)
     pthread_mutex_unlock(&lock);
 }
 
+void pmpi_reduction_forget_op(MPI_Op op)
+{
+    forget(op, NULL);
+}
+
 void pmpi_reduction_forget_type(struct pmpi_type *type)
 {
     forget(MPI_OP_NULL, type);
@@ -255,11 +266,4 @@ void pmpi_reduction_close(void)
 {
     while (of_users)
         forget(of_users->mpi_op, NULL);
-}
-
-WEFT_EXPORT int MPI_Op_free(MPI_Op *op)
-{
-    if (op && atomic_load(&pmpi_active))
-        forget(*op, NULL);
-    return PMPI_Op_free(op);
 }

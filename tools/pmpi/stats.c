@@ -166,11 +166,10 @@ static json_t *numbers(const struct pmpi_row *row)
 
 static void write_rows(FILE *file, const char *name, int size, const struct pmpi_row *row)
 {
-    static const char *const forms[] = {"blocking", "non-blocking", "persistent"};
     for (; row; row = row->next) {
         json_t *line = json_pack(
             "{s:s, s:i, s:s, s:s, s:I}", "communicator", name, "ranks", size, "call",
-            pmpi_kind_name(row->kind), "form", forms[row->form], "bytes",
+            pmpi_kind_name(row->kind), "form", pmpi_form_name(row->form), "bytes",
             row->class == 0 ? (json_int_t)0 : (json_int_t)((uint64_t)1 << (row->class - 1)));
         json_t *more = numbers(row);
         char *text = NULL;

@@ -48,6 +48,12 @@ static int is_used(const struct pmpi_call *call, int side)
     return who == ALL || (who == ROOT && call->state->rank == call->root);
 }
 
+int pmpi_wire_has_types(const struct pmpi_call *call, int side)
+{
+    const struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
+    return is_used(call, side) && call->kind != PMPI_BARRIER && part->data != MPI_IN_PLACE;
+}
+
 static struct pmpi_part *part_of(struct pmpi_call *call, int side)
 {
     return side == 0 ? &call->send : &call->recv;
@@ -164,13 +170,44 @@ static int refuse(enum pmpi_reason *reason)
     return WEFT_OK;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const size_t *left = a, *right = b;
+    return left[0] < right[0] ? -1 : left[0] > right[0];
+}
+
+/* Whether blocks lie in each other, which MPI leaves to the program where they are received. */
+static int do_overlap(const size_t *counts, const size_t *places, int size)
+{
+    int overlap = 0, sorted = 1;
+    size_t end = 0;
+    for (int r = 0; r < size && sorted; r++) {
+        sorted = counts[r] == 0 || places[r] >= end;
+        end = counts[r] == 0 ? end : places[r] + counts[r];
+    }
+    if (sorted)
+        return 0;
+    size_t(*blocks)[2] = malloc((size_t)size * sizeof *blocks);
+    if (!blocks)
+        return 1;
+    for (int r = 0; r < size; r++) {
+        blocks[r][0] = counts[r] > 0 ? places[r] : SIZE_MAX;
+        blocks[r][1] = counts[r];
+    }
+    qsort(blocks, (size_t)size, sizeof *blocks, by_place);
+    for (int r = 1; r < size; r++)
+        overlap |= blocks[r][1] > 0 && blocks[r][0] < blocks[r - 1][0] + blocks[r - 1][1];
+    free(blocks);
+    return overlap;
+}
+
 /* Blocks with counts of their own: bytes of each, and where they lie. */
 static int open_listed(struct pmpi_call *call, int side, enum pmpi_reason *reason)
 {
     struct pmpi_part *part = part_of(call, side);
     struct pmpi_wire *wire = wire_of(call, side);
     int size = call->state->size, packs = 0, any = 0;
-    size_t *counts = call->state->lists + (size_t)(2 * side) * (size_t)size;
+    size_t *counts = call->lists + (size_t)(2 * side) * (size_t)size;
     size_t *places = counts + size, total = 0;
     ptrdiff_t lowest = 0;
     if (!part->counts || !part->places)
@@ -191,12 +228,12 @@ static int open_listed(struct pmpi_call *call, int side, enum pmpi_reason *reaso
     }
     call->bytes = total / (size_t)size;
     wire->counts = counts;
-    if (packs)
+    for (int r = 0; r < size; r++)
+        places[r] = counts[r] > 0 ? (size_t)((ptrdiff_t)places[r] - lowest) : 0;
+    if (packs || (side == 1 && do_overlap(counts, places, size)))
         return pack_side(call, side, total);
     if (any && !part->data && lowest == 0)
         return refuse(reason);
-    for (int r = 0; r < size; r++)
-        places[r] = counts[r] > 0 ? (size_t)((ptrdiff_t)places[r] - lowest) : 0;
     wire->data = (char *)part->data + lowest;
     wire->places = places;
     return WEFT_OK;
@@ -206,7 +243,7 @@ static int open_listed(struct pmpi_call *call, int side, enum pmpi_reason *reaso
 static int open_counts(struct pmpi_call *call, int side, enum pmpi_reason *reason)
 {
     struct pmpi_part *part = part_of(call, side);
-    size_t *counts = call->state->lists;
+    size_t *counts = call->lists;
     if (!part->counts)
         return refuse(reason);
     for (int r = 0; r < call->state->size; r++) {
@@ -232,15 +269,15 @@ static int open_plain(struct pmpi_call *call, int side, enum pmpi_reason *reason
         if (*reason != PMPI_SERVED)
             return WEFT_OK;
     }
-    size_t count = elements(call, part, layout);
+    size_t count = elements(call, part, layout), has = elements(call, part, loaded(call, side));
     wire->data = part->data;
     wire->count = (size_t)part->count * (call->reduction ? 1 : type->size);
     call->bytes = (layout == SUM || layout == OWN ? count : (size_t)part->count) * type->size;
-    if (count == 0 || type->size == 0)
+    if (has == 0 || type->size == 0)
         return WEFT_OK;
     if (!is_packed(call, type))
-        return part->data ? WEFT_OK : refuse(reason);
-    return pack_side(call, side, elements(call, part, loaded(call, side)) * type->size);
+        return part->data || count == 0 ? WEFT_OK : refuse(reason);
+    return pack_side(call, side, has * type->size);
 }
 
 static int open_side(struct pmpi_call *call, int side, enum pmpi_reason *reason)
@@ -292,7 +329,7 @@ static int is_rooted(enum pmpi_kind kind)
            kind == PMPI_REDUCE || kind == PMPI_SCATTER || kind == PMPI_SCATTERV;
 }
 
-static int is_reduction(enum pmpi_kind kind)
+int pmpi_is_reduction(enum pmpi_kind kind)
 {
     return kind == PMPI_ALLREDUCE || kind == PMPI_REDUCE || kind == PMPI_REDUCE_SCATTER ||
            kind == PMPI_REDUCE_SCATTER_BLOCK || kind == PMPI_SCAN || kind == PMPI_EXSCAN;
@@ -315,7 +352,7 @@ int pmpi_wire_open(struct pmpi_call *call, enum pmpi_reason *reason)
         return refuse(reason);
     if (is_misplaced(call))
         return refuse(reason);
-    if (is_reduction(call->kind))
+    if (pmpi_is_reduction(call->kind))
         status = settle_reduction(call, reason);
     for (int side = 0; side < 2 && status == WEFT_OK && *reason == PMPI_SERVED; side++)
         status = open_side(call, side, reason);
@@ -324,6 +361,49 @@ int pmpi_wire_open(struct pmpi_call *call, enum pmpi_reason *reason)
     if (*reason != PMPI_SERVED)
         pmpi_wire_close(call, WEFT_ERR_CANCELLED);
     return status;
+}
+
+/* ---- sizes ---- */
+
+/* The side that says how large a call is on all ranks alike. -1: none does. */
+static int telling_side(const struct pmpi_call *call)
+{
+    switch (call->kind) {
+    case PMPI_ALLTOALLV:
+    case PMPI_ALLTOALLW:
+    case PMPI_GATHERV:
+    case PMPI_SCATTERV:
+    case PMPI_BARRIER:
+        return -1;
+    case PMPI_GATHER:
+        return call->state->rank == call->root;
+    case PMPI_SCATTER:
+        return call->state->rank != call->root;
+    default:
+        return 1;
+    }
+}
+
+int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes)
+{
+    int side = telling_side(call);
+    *bytes = 0;
+    if (side < 0)
+        return 1;
+    const struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
+    const struct pmpi_type *type = pmpi_type_find(part->type);
+    MPI_Count count = part->count;
+    if (!type || (call->kind == PMPI_ALLGATHERV && !part->counts) ||
+        (call->kind == PMPI_REDUCE_SCATTER && !part->counts))
+        return 0;
+    if (call->kind == PMPI_ALLGATHERV || call->kind == PMPI_REDUCE_SCATTER) {
+        count = 0;
+        for (int r = 0; r < call->state->size; r++)
+            count += count_at(call, part, r);
+        count /= call->state->size;
+    }
+    *bytes = count > 0 ? (size_t)count * type->size : 0;
+    return 1;
 }
 
 /* ---- closing ---- */

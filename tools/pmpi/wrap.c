@@ -7,7 +7,7 @@
  * forms with large counts have other types, the non-blocking and the persistent ones parameters
  * behind the communicator.
  */
-#include "tools/pmpi/pmpi.h"
+#include "tools/pmpi/request.h"
 
 /* The const of what is sent goes where buffers of both kinds are one. */
 #define BUFFER(buffer) ((void *)(uintptr_t)(buffer))
@@ -108,21 +108,21 @@
 
 /* All but the barrier, which has the communicator alone. */
 #define WITH_DATA(X, ...)                                                                          \
-    X(ALLGATHER, Allgather, __VA_ARGS__)                                                           \
-    X(ALLGATHERV, Allgatherv, __VA_ARGS__)                                                         \
-    X(ALLREDUCE, Allreduce, __VA_ARGS__)                                                           \
-    X(ALLTOALL, Alltoall, __VA_ARGS__)                                                             \
-    X(ALLTOALLV, Alltoallv, __VA_ARGS__)                                                           \
-    X(BCAST, Bcast, __VA_ARGS__)                                                                   \
-    X(EXSCAN, Exscan, __VA_ARGS__)                                                                 \
-    X(GATHER, Gather, __VA_ARGS__)                                                                 \
-    X(GATHERV, Gatherv, __VA_ARGS__)                                                               \
-    X(REDUCE, Reduce, __VA_ARGS__)                                                                 \
-    X(REDUCE_SCATTER, Reduce_scatter, __VA_ARGS__)                                                 \
-    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, __VA_ARGS__)                                     \
-    X(SCAN, Scan, __VA_ARGS__)                                                                     \
-    X(SCATTER, Scatter, __VA_ARGS__)                                                               \
-    X(SCATTERV, Scatterv, __VA_ARGS__)
+    X(ALLGATHER, Allgather, allgather, __VA_ARGS__)                                                \
+    X(ALLGATHERV, Allgatherv, allgatherv, __VA_ARGS__)                                             \
+    X(ALLREDUCE, Allreduce, allreduce, __VA_ARGS__)                                                \
+    X(ALLTOALL, Alltoall, alltoall, __VA_ARGS__)                                                   \
+    X(ALLTOALLV, Alltoallv, alltoallv, __VA_ARGS__)                                                \
+    X(BCAST, Bcast, bcast, __VA_ARGS__)                                                            \
+    X(EXSCAN, Exscan, exscan, __VA_ARGS__)                                                         \
+    X(GATHER, Gather, gather, __VA_ARGS__)                                                         \
+    X(GATHERV, Gatherv, gatherv, __VA_ARGS__)                                                      \
+    X(REDUCE, Reduce, reduce, __VA_ARGS__)                                                         \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, __VA_ARGS__)                                 \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, __VA_ARGS__)               \
+    X(SCAN, Scan, scan, __VA_ARGS__)                                                               \
+    X(SCATTER, Scatter, scatter, __VA_ARGS__)                                                      \
+    X(SCATTERV, Scatterv, scatterv, __VA_ARGS__)
 
 /* A call that was MPI's. */
 static int forwarded(struct pmpi_call *call, int code)
@@ -132,29 +132,102 @@ static int forwarded(struct pmpi_call *call, int code)
     return code;
 }
 
-#define BLOCKING(NAME, Name, suffix, N, D, is_large)                                               \
+/* The same, begun as one that does not block, since calls of weft are under way. */
+static int forwarded_beside(struct pmpi_call *call, int code, MPI_Request *request)
+{
+    if (code == MPI_SUCCESS)
+        code = pmpi_wait(request, MPI_STATUS_IGNORE);
+    return forwarded(call, code);
+}
+
+static int is_beside(void)
+{
+    return atomic_load_explicit(&pmpi_under_way, memory_order_relaxed) > 0;
+}
+
+#define MAKE(NAME, suffix, is_large)                                                               \
+    {                                                                                              \
+        .kind = PMPI_##NAME, .large = (is_large), .comm = comm, NAME##_CALL                        \
+    }
+
+#define BLOCKING(NAME, Name, name, suffix, N, D, is_large)                                         \
     WEFT_EXPORT int MPI_##Name##suffix(NAME##_PARAMETERS(N, D), MPI_Comm comm)                     \
     {                                                                                              \
-        struct pmpi_call call = {                                                                  \
-            .kind = PMPI_##NAME, .large = (is_large), .comm = comm, NAME##_CALL};                  \
+        struct pmpi_call call = MAKE(NAME, suffix, is_large);                                      \
+        MPI_Request request;                                                                       \
         int code;                                                                                  \
         if (pmpi_serve(&call, &code))                                                              \
             return code;                                                                           \
-        return forwarded(&call, PMPI_##Name##suffix(NAME##_NAMES, comm));                          \
+        if (!is_beside())                                                                          \
+            return forwarded(&call, PMPI_##Name##suffix(NAME##_NAMES, comm));                      \
+        code = PMPI_I##name##suffix(NAME##_NAMES, comm, &request);                                 \
+        return forwarded_beside(&call, code, &request);                                            \
     }
 
-WITH_DATA(BLOCKING, , int, int, 0)
-BLOCKING(ALLTOALLW, Alltoallw, , int, int, 0)
+#define NONBLOCKING(NAME, Name, name, suffix, N, D, is_large)                                      \
+    WEFT_EXPORT int MPI_I##name##suffix(NAME##_PARAMETERS(N, D), MPI_Comm comm,                    \
+                                        MPI_Request *request)                                      \
+    {                                                                                              \
+        struct pmpi_call call = MAKE(NAME, suffix, is_large);                                      \
+        int code;                                                                                  \
+        if (pmpi_request_start(&call, request, &code))                                             \
+            return code;                                                                           \
+        return forwarded(&call, PMPI_I##name##suffix(NAME##_NAMES, comm, request));                \
+    }
+
+#define PERSISTENT(NAME, Name, name, suffix, N, D, is_large)                                       \
+    WEFT_EXPORT int MPI_##Name##_init##suffix(NAME##_PARAMETERS(N, D), MPI_Comm comm,              \
+                                              MPI_Info info, MPI_Request *request)                 \
+    {                                                                                              \
+        struct pmpi_call call = MAKE(NAME, suffix, is_large);                                      \
+        int code;                                                                                  \
+        if (pmpi_request_init(&call, request, &code))                                              \
+            return code;                                                                           \
+        return forwarded(&call, PMPI_##Name##_init##suffix(NAME##_NAMES, comm, info, request));    \
+    }
+
+#define EVERY_FORM(X, ...) WITH_DATA(X, __VA_ARGS__) X(ALLTOALLW, Alltoallw, alltoallw, __VA_ARGS__)
+
+EVERY_FORM(BLOCKING, , int, int, 0)
+EVERY_FORM(NONBLOCKING, , int, int, 0)
 #if MPI_VERSION >= 4
-WITH_DATA(BLOCKING, _c, MPI_Count, MPI_Aint, 1)
-BLOCKING(ALLTOALLW, Alltoallw, _c, MPI_Count, MPI_Aint, 1)
+EVERY_FORM(BLOCKING, _c, MPI_Count, MPI_Aint, 1)
+EVERY_FORM(NONBLOCKING, _c, MPI_Count, MPI_Aint, 1)
+EVERY_FORM(PERSISTENT, , int, int, 0)
+EVERY_FORM(PERSISTENT, _c, MPI_Count, MPI_Aint, 1)
 #endif
+
+/* ---- the barrier ---- */
 
 WEFT_EXPORT int MPI_Barrier(MPI_Comm comm)
 {
     struct pmpi_call call = {.kind = PMPI_BARRIER, .comm = comm};
+    MPI_Request request;
     int code;
     if (pmpi_serve(&call, &code))
         return code;
-    return forwarded(&call, PMPI_Barrier(comm));
+    if (!is_beside())
+        return forwarded(&call, PMPI_Barrier(comm));
+    code = PMPI_Ibarrier(comm, &request);
+    return forwarded_beside(&call, code, &request);
 }
+
+WEFT_EXPORT int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
+{
+    struct pmpi_call call = {.kind = PMPI_BARRIER, .comm = comm};
+    int code;
+    if (pmpi_request_start(&call, request, &code))
+        return code;
+    return forwarded(&call, PMPI_Ibarrier(comm, request));
+}
+
+#if MPI_VERSION >= 4
+WEFT_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request)
+{
+    struct pmpi_call call = {.kind = PMPI_BARRIER, .comm = comm};
+    int code;
+    if (pmpi_request_init(&call, request, &code))
+        return code;
+    return forwarded(&call, PMPI_Barrier_init(comm, info, request));
+}
+#endif

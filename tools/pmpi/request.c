@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The list of what is under way, and the table of tokens. One lock for both; nothing of the
+ * program's is called with it but its error handlers, without it.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tools/pmpi/request.h"
+
+struct token;
+
+/* A call under way. */
+struct operation {
+    struct pmpi_call call;
+    struct pmpi_kept_types types;
+    struct weft_request *request;
+    MPI_Request handle;  /* the generalised request; MPI_REQUEST_NULL: */
+    struct token *token; /* it is a token's */
+    struct operation *next;
+};
+
+struct token {
+    MPI_Request handle;
+    struct pmpi_call call;
+    struct pmpi_kept_types types[2];
+    struct weft_run *run;
+    /* Started, and MPI has not completed it; weft's has not ended; MPI's is started. */
+    int active, busy, started;
+    int freed;
+    int code;           /* what the call has failed with */
+    struct token *next; /* of its chain, or of those that are to be ended */
+};
+
+/* A generalised request that has failed, until MPI completes it. */
+struct failure {
+    MPI_Request handle;
+    MPI_Comm comm;
+    int code;
+    struct failure *next;
+};
+
+enum { CHAINS = 64 };
+
+_Atomic int pmpi_under_way;
+_Atomic int pmpi_tokens;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct operation *first, **last = &first; /* in the order of their calls */
+static struct token *tokens[CHAINS];
+static struct token *dead; /* freed, and not under way: ended by who does not drive */
+static struct failure *failures;
+static _Atomic int failed;
+
+/* ---- generalised requests ---- */
+
+static int query(void *state, MPI_Status *status)
+{
+    (void)state;
+    PMPI_Status_set_elements(status, MPI_BYTE, 0);
+    PMPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+static int release(void *state)
+{
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *state, int complete)
+{
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+static void note_failure(MPI_Request handle, MPI_Comm comm, int code)
+{
+    struct failure *failure = malloc(sizeof *failure);
+    if (!failure)
+        return;
+    *failure = (struct failure){handle, comm, code, failures};
+    failures = failure;
+    atomic_fetch_add(&failed, 1);
+}
+
+static int take_failure(MPI_Request handle, MPI_Comm *comm)
+{
+    int code = MPI_SUCCESS;
+    pthread_mutex_lock(&lock);
+    struct failure **link = &failures;
+    while (*link && (*link)->handle != handle)
+        link = &(*link)->next;
+    if (*link) {
+        struct failure *failure = *link;
+        code = failure->code;
+        *comm = failure->comm;
+        *link = failure->next;
+        free(failure);
+        atomic_fetch_sub(&failed, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* ---- starting ---- */
+
+static void discard(struct operation *operation)
+{
+    pmpi_drop_types(&operation->types);
+    free(operation->call.lists);
+    free(operation);
+}
+
+/* A call that outlives its function: the lists are its own. */
+static struct operation *copy_of(const struct pmpi_call *call)
+{
+    struct operation *operation = calloc(1, sizeof *operation);
+    if (!operation)
+        return NULL;
+    operation->call = *call;
+    operation->handle = MPI_REQUEST_NULL;
+    operation->call.lists = malloc(4 * (size_t)call->state->size * sizeof *operation->call.lists);
+    if (operation->call.lists)
+        return operation;
+    free(operation);
+    return NULL;
+}
+
+/* The datatypes of a token are its own; of others those are kept that are looked at again, by an
+ * operation or to unpack. 1: it is under way; 0: it is MPI's; an error of weft below that. */
+static int begin(struct operation *operation)
+{
+    struct pmpi_call *call = &operation->call;
+    struct token *token = operation->token;
+    if (!token && pmpi_is_reduction(call->kind))
+        pmpi_keep_types(call, 1, &operation->types);
+    int status = pmpi_wire_open(call, &call->reason);
+    if (call->reason != PMPI_SERVED)
+        return 0;
+    if (!token && call->received.packed && !call->reduction)
+        pmpi_keep_types(call, 1, &operation->types);
+    if (status == WEFT_OK && token)
+        status = pmpi_persistent_start(call, token->run);
+    else if (status == WEFT_OK)
+        status = pmpi_execute(call, &operation->request);
+    else if (!token)
+        weft_sequence_fail(call->state->context, status, weft_error_text());
+    if (status != WEFT_OK)
+        pmpi_wire_close(call, status);
+    return status == WEFT_OK ? 1 : status;
+}
+
+static void append(struct operation *operation)
+{
+    operation->next = NULL;
+    pmpi_comm_hold(operation->call.state);
+    pmpi_op_hold(&operation->call);
+    pthread_mutex_lock(&lock);
+    *last = operation;
+    last = &operation->next;
+    atomic_fetch_add(&pmpi_under_way, 1);
+    pthread_mutex_unlock(&lock);
+    pmpi_rescue_arm(pmpi_is_by_user(&operation->call));
+}
+
+/* There is no memory for what is under way: the call fails, in its turn. */
+static int give_up(struct pmpi_call *call)
+{
+    weft_error_set(WEFT_ERR_MEMORY, "no memory for a call that does not block");
+    weft_sequence_fail(call->state->context, WEFT_ERR_MEMORY, weft_error_text());
+    return pmpi_comm_raise(call->state, WEFT_ERR_MEMORY);
+}
+
+int pmpi_request_start(struct pmpi_call *call, MPI_Request *request, int *code)
+{
+    if (!pmpi_is_served(call, PMPI_NONBLOCKING))
+        return 0;
+    struct operation *operation = copy_of(call);
+    if (!operation) {
+        *code = give_up(call);
+        return 1;
+    }
+    int status = begin(operation);
+    if (status <= 0) {
+        call->reason = operation->call.reason;
+        discard(operation);
+        if (status == 0)
+            return 0;
+        *code = pmpi_comm_raise(call->state, status);
+        return 1;
+    }
+    *code = PMPI_Grequest_start(query, release, cancel, NULL, &operation->handle);
+    *request = operation->handle;
+    append(operation);
+    return 1;
+}
+
+/* ---- tokens ---- */
+
+static struct token **chain_of(MPI_Request handle)
+{
+    uint64_t word = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
+    return &tokens[(word >> 58) % CHAINS];
+}
+
+static struct token *find(MPI_Request handle)
+{
+    struct token *token = *chain_of(handle);
+    while (token && token->handle != handle)
+        token = token->next;
+    return token;
+}
+
+/* Requests for tokens, which are never given back to MPI before the end: MPICH 4.0.2 uses the
+ * memory of a persistent send for a persistent collective of its own, which never ends then. */
+struct spare {
+    MPI_Request handle;
+    struct spare *next;
+};
+
+static struct spare *spares;
+
+static int take_spare(MPI_Request *handle)
+{
+    pthread_mutex_lock(&lock);
+    struct spare *spare = spares;
+    if (spare)
+        spares = spare->next;
+    pthread_mutex_unlock(&lock);
+    if (!spare)
+        return PMPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, pmpi_self, handle);
+    *handle = spare->handle;
+    free(spare);
+    return MPI_SUCCESS;
+}
+
+static void give_back(MPI_Request handle)
+{
+    struct spare *spare = malloc(sizeof *spare);
+    if (!spare) /* it stays MPI's */
+        return;
+    pthread_mutex_lock(&lock);
+    *spare = (struct spare){handle, spares};
+    spares = spare;
+    pthread_mutex_unlock(&lock);
+}
+
+static void end_token(struct token *token)
+{
+    weft_run_destroy(token->run);
+    pmpi_drop_types(&token->types[0]);
+    pmpi_drop_types(&token->types[1]);
+    pmpi_op_leave(&token->call);
+    pmpi_comm_leave(token->call.state);
+    free(token);
+}
+
+static void bury(void)
+{
+    pthread_mutex_lock(&lock);
+    struct token *token = dead;
+    dead = NULL;
+    pthread_mutex_unlock(&lock);
+    while (token) {
+        struct token *next = token->next;
+        end_token(token);
+        token = next;
+    }
+}
+
+/* The run of a token. 0: it is MPI's; 1: there is one; an error of weft below that. */
+static int make_run(struct token *token)
+{
+    struct operation *trial = copy_of(&token->call);
+    if (!trial)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a persistent request");
+    int status = pmpi_wire_open(&trial->call, &token->call.reason);
+    int served = token->call.reason == PMPI_SERVED;
+    if (served && status == WEFT_OK)
+        status = pmpi_persistent_make(&trial->call, &token->run);
+    if (served)
+        pmpi_wire_close(&trial->call, WEFT_ERR_CANCELLED);
+    discard(trial);
+    return !served ? 0 : status == WEFT_OK ? 1 : status;
+}
+
+static void add_token(struct token *token)
+{
+    struct token **chain = chain_of(token->handle);
+    pthread_mutex_lock(&lock);
+    token->next = *chain;
+    *chain = token;
+    atomic_fetch_add(&pmpi_tokens, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+int pmpi_request_init(struct pmpi_call *call, MPI_Request *request, int *code)
+{
+    bury();
+    if (!pmpi_is_served(call, PMPI_PERSISTENT))
+        return 0;
+    struct token *token = calloc(1, sizeof *token);
+    int status = WEFT_ERR_MEMORY;
+    if (token) {
+        token->call = *call;
+        pmpi_keep_types(&token->call, 0, &token->types[0]);
+        pmpi_keep_types(&token->call, 1, &token->types[1]);
+        pmpi_op_hold(call);
+        pmpi_comm_hold(call->state);
+        status = make_run(token);
+        call->reason = token->call.reason;
+    }
+    if (status > 0)
+        *code = take_spare(&token->handle);
+    else if (status < 0)
+        *code = pmpi_comm_raise(call->state, status);
+    if (status <= 0 || *code != MPI_SUCCESS) {
+        if (token)
+            end_token(token);
+        return status != 0;
+    }
+    *request = token->handle;
+    add_token(token);
+    return 1;
+}
+
+int pmpi_token_start(MPI_Request request, int *code)
+{
+    pthread_mutex_lock(&lock);
+    struct token *token = find(request);
+    if (token) {
+        token->active = token->busy = 1;
+        token->started = 0;
+        token->code = MPI_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!token)
+        return 0;
+    struct operation *operation = copy_of(&token->call);
+    int status = WEFT_ERR_MEMORY;
+    if (operation) {
+        operation->call.began_ns = pmpi_counts ? pmpi_now() : 0;
+        operation->token = token;
+        status = begin(operation);
+    } else {
+        weft_error_set(status, "no memory for a persistent request");
+    }
+    *code = MPI_SUCCESS;
+    if (status == 1) {
+        append(operation);
+        return 1;
+    }
+    if (operation)
+        discard(operation);
+    *code = pmpi_comm_raise(token->call.state, status < 0 ? status : WEFT_ERR_INVALID);
+    pthread_mutex_lock(&lock);
+    token->active = token->busy = 0;
+    pthread_mutex_unlock(&lock);
+    return 1;
+}
+
+int pmpi_token_is_busy(MPI_Request request)
+{
+    int busy = 0;
+    if (atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) == 0 ||
+        request == MPI_REQUEST_NULL)
+        return 0;
+    pthread_mutex_lock(&lock);
+    struct token *token = find(request);
+    if (token && token->active) {
+        busy = token->busy;
+        if (!busy && !token->started) {
+            token->started = 1;
+            PMPI_Start(&token->handle);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
+int pmpi_request_completed(MPI_Request request)
+{
+    int code = MPI_SUCCESS;
+    MPI_Comm comm = MPI_COMM_NULL;
+    if (atomic_load_explicit(&failed, memory_order_relaxed) > 0)
+        code = take_failure(request, &comm);
+    if (atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) > 0) {
+        pthread_mutex_lock(&lock);
+        struct token *token = find(request);
+        if (token && token->started) {
+            code = token->code;
+            comm = token->call.state->comm;
+            token->active = token->started = 0;
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    if (code != MPI_SUCCESS)
+        PMPI_Comm_call_errhandler(comm, code);
+    return code;
+}
+
+int pmpi_token_free(MPI_Request request)
+{
+    int started = 0;
+    if (atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) == 0)
+        return 0;
+    pthread_mutex_lock(&lock);
+    struct token **link = chain_of(request);
+    while (*link && (*link)->handle != request)
+        link = &(*link)->next;
+    struct token *token = *link;
+    if (token) {
+        started = token->started;
+        *link = token->next;
+        token->freed = 1;
+        atomic_fetch_sub(&pmpi_tokens, 1);
+        if (!token->busy) {
+            token->next = dead;
+            dead = token;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (token && started)
+        PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (token)
+        give_back(request);
+    bury();
+    return token != NULL;
+}
+
+/* ---- going on ---- */
+
+/* What comes of an operation of weft that has ended. Under the lock. */
+static void conclude(struct operation *operation, int status)
+{
+    struct pmpi_call *call = &operation->call;
+    struct token *token = operation->token;
+    int code = MPI_SUCCESS;
+    if (status < 0)
+        weft_error_set(status, "%s",
+                       token ? weft_run_error(token->run) : weft_request_error(operation->request));
+    weft_request_destroy(operation->request);
+    status = pmpi_wire_close(call, status);
+    if (pmpi_counts)
+        pmpi_stats_count(call);
+    if (status != WEFT_OK)
+        code = pmpi_comm_code(status);
+    if (!token) {
+        if (code != MPI_SUCCESS)
+            note_failure(operation->handle, call->state->comm, code);
+        PMPI_Grequest_complete(operation->handle);
+    } else {
+        token->busy = 0;
+        token->code = code;
+        if (token->freed) {
+            token->next = dead;
+            dead = token;
+        }
+    }
+    pmpi_rescue_disarm(pmpi_is_by_user(call));
+    pmpi_op_leave(call);
+    pmpi_comm_leave(call->state);
+}
+
+/* Whether it has ended: the first of each context is asked, and those behind it if it has. */
+static int ask(struct operation *operation, unsigned pass)
+{
+    struct pmpi_comm *state = operation->call.state;
+    if (operation->token)
+        return weft_run_test(operation->token->run);
+    if (state->waits_in == pass)
+        return WEFT_IN_PROGRESS;
+    int status = weft_request_test(operation->request);
+    if (status == WEFT_IN_PROGRESS)
+        state->waits_in = pass;
+    return status;
+}
+
+void pmpi_request_settle(void)
+{
+    static unsigned pass;
+    pthread_mutex_lock(&lock);
+    struct operation **link = &first;
+    pass++;
+    while (*link) {
+        struct operation *operation = *link;
+        int status = ask(operation, pass);
+        if (status == WEFT_IN_PROGRESS) {
+            link = &operation->next;
+            continue;
+        }
+        *link = operation->next;
+        if (!*link)
+            last = link;
+        atomic_fetch_sub(&pmpi_under_way, 1);
+        conclude(operation, status);
+        discard(operation);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void pmpi_request_progress(void)
+{
+    weft_context_progress(pmpi_world);
+    pmpi_request_settle();
+    bury();
+    pmpi_comm_bury();
+}
+
+void pmpi_wait_until(weft_done_fn done, void *user)
+{
+    while (weft_context_wait(pmpi_world, done, user, WEFT_NEVER) == WEFT_IN_PROGRESS)
+        ;
+}
+
+/* ---- the end ---- */
+
+static int is_idle(void *user)
+{
+    (void)user;
+    pmpi_request_settle();
+    return atomic_load(&pmpi_under_way) == 0;
+}
+
+void pmpi_request_close(void)
+{
+    if (atomic_load(&pmpi_under_way) > 0)
+        pmpi_wait_until(is_idle, NULL);
+    bury();
+    while (spares) {
+        MPI_Request handle;
+        take_spare(&handle);
+        PMPI_Request_free(&handle);
+    }
+}
