@@ -32,6 +32,9 @@ fi
 ! nm -D "$library/libweft.so" | grep -E ' P?MPI_| ompi_' || fail "libweft.so has symbols of MPI"
 if [[ -e $library/libweft-mpi.so ]]; then
     ! nm -D "$library/libweft-mpi.so" | grep -E ' U MPI_' || fail "libweft-mpi.so calls MPI_* where it is to call PMPI_*"
+    # What is preloaded shows MPI's functions alone, and calls them by their second names, too.
+    ! nm -D "$library/libweft-pmpi.so" | grep -E ' U MPI_' || fail "libweft-pmpi.so calls MPI_* where it is to call PMPI_*"
+    ! nm -D --defined-only "$library/libweft-pmpi.so" | grep -v ' T MPI_' || fail "libweft-pmpi.so shows more than MPI"
     # Private is what the companions use, and no more; libweft-cuda is there where nvcc was.
     if [[ -e $library/libweft-cuda.so.${version%%.*} ]]; then
         spare=$(comm -23 \
