@@ -511,9 +511,25 @@ void pmpi_request_progress(void)
     pmpi_comm_bury();
 }
 
+/* A condition that is asked no more once it has been so: MPI gives a status once. */
+struct condition {
+    weft_done_fn done;
+    void *user;
+    int met;
+};
+
+static int is_met(void *user)
+{
+    struct condition *condition = user;
+    if (!condition->met)
+        condition->met = condition->done(condition->user);
+    return condition->met;
+}
+
 void pmpi_wait_until(weft_done_fn done, void *user)
 {
-    while (weft_context_wait(pmpi_world, done, user, WEFT_NEVER) == WEFT_IN_PROGRESS)
+    struct condition condition = {done, user, 0};
+    while (weft_context_wait(pmpi_world, is_met, &condition, WEFT_NEVER) == WEFT_IN_PROGRESS)
         ;
 }
 
