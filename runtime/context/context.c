@@ -162,6 +162,7 @@ static const struct weft__host host = {
     .reported = weft__family_reported,
     .returned = weft__invitations_look,
     .series_ended = weft__series_ended,
+    .reclaimed = weft__object_reclaimed,
     .series_signalled = weft__series_signalled,
     .helps = weft__helps,
 };

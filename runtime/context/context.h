@@ -242,7 +242,13 @@ int weft__scratch_create(struct weft__scratch **scratch, struct weft_context *co
 void weft__scratch_release(struct weft__scratch *scratch);
 void weft__run_free(struct weft_run *run);
 int weft__run_computes(const struct weft_run *run);
-void weft__run_withdraw(const struct weft_run *run);
+/* Whether the transport still reads or writes buffers of a failed run, and will give them back: a
+ * receive when MPI has ended it, a send when its receiver has taken or refused it. What a dead rank
+ * has, or a transport that has failed, never comes back. While driving. */
+int weft__run_is_lent(const struct weft_run *run);
+/* Waits until they are the caller's again; drives for that, and others may meanwhile. While
+ * driving, not in a step. */
+void weft__run_regain(const struct weft_run *run);
 void weft__run_leave(const struct weft_run *run);
 void weft__run_bury(struct weft_context *context, int all);
 /* Cancels and frees a run. While driving, but others may drive while it waits for computations. */
@@ -264,6 +270,8 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
 /* ---- series, as the engine tells and asks them (struct weft__host): series.c ---- */
 
 void weft__series_ended(struct weft_series *series, struct weft_run *run, int status);
+/* Of the engine's host, too. */
+void weft__object_reclaimed(struct weft_context *context);
 void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
 void weft__series_poked(struct weft_series *series);
 /* A series of a context that belongs to no object, or NULL. */

@@ -463,6 +463,27 @@ uint64_t weft__object_due(struct weft_context *context, uint64_t now)
     return next;
 }
 
+/* ---- being released ---- */
+
+/* It is going to be released, by who calls this. While driving. */
+static void take(struct weft_object *object)
+{
+    object->releasing = 1;
+    object->whole.over = 1;
+    atomic_fetch_add_explicit(&object->context->releasing, 1, memory_order_relaxed);
+}
+
+static void release(struct weft_object *object)
+{
+    struct weft_context *context = object->context;
+    if (object->config.release)
+        object->config.release(object->config.user);
+    else
+        weft_object_destroy(object);
+    /* Release pairs with the acquire in weft__object_end_all(). */
+    atomic_fetch_sub_explicit(&context->releasing, 1, memory_order_release);
+}
+
 /* ---- leaving: by the user ---- */
 
 int weft_object_leave(struct weft_object *object)
@@ -473,13 +494,15 @@ int weft_object_leave(struct weft_object *object)
         return WEFT__INVALID("%s: config->release is NULL, expected a function", __func__);
     struct weft_context *context = object->context;
     weft__drive_lock(context);
-    int again = object->left;
+    weft__drive_commands(context); /* it may fail by one */
+    int again = object->left, now = 0;
     if (!again) {
         object->left = 1;
         object->whole.timed = 1;
         object->whole.touched_ns = weft__clock(context);
-        if (atomic_load_explicit(&object->over, memory_order_relaxed)) {
-            set_reapable(context);
+        now = atomic_load_explicit(&object->over, memory_order_relaxed);
+        if (now) {
+            take(object);
         } else {
             look_left(object);
             uint64_t due = weft__object_due(context, 0);
@@ -490,6 +513,8 @@ int weft_object_leave(struct weft_object *object)
     weft__drive_unlock(context);
     if (again)
         return weft__error(WEFT_ERR_STATE, "%s: the object has been left before", __func__);
+    if (now)
+        release(object); /* by this thread: its caller gets the memory back that was lent */
     weft__object_reap(context);
     return WEFT_OK;
 }
@@ -534,19 +559,34 @@ void weft_object_destroy(struct weft_object *object)
     weft__free(object);
 }
 
+/* Whether the transport still has memory of it. While driving. */
+static int is_lent(const struct weft_object *object)
+{
+    for (const struct weft_run *run = object->context->runs; run; run = run->all_next)
+        if (run->object && run->object->whole == &object->whole && weft__run_is_lent(run))
+            return 1;
+    return 0;
+}
+
+void weft__object_reclaimed(struct weft_context *context)
+{
+    set_reapable(context);
+}
+
+static int is_releasable(const struct weft_object *object)
+{
+    return object->left && atomic_load_explicit(&object->over, memory_order_relaxed) &&
+           !is_lent(object); /* weft__object_reclaimed() follows */
+}
+
 /* The next to be released: over, and left to the context; `all`: any. NULL: none. While driving. */
 static struct weft_object *take_of(struct weft_context *context, int all)
 {
     struct weft_object *object = context->all_objects;
-    while (object &&
-           (object->releasing ||
-            !(all || (object->left && atomic_load_explicit(&object->over, memory_order_relaxed)))))
+    while (object && (object->releasing || !(all || is_releasable(object))))
         object = object->next;
-    if (object) {
-        object->releasing = 1;
-        object->whole.over = 1;
-        atomic_fetch_add_explicit(&context->releasing, 1, memory_order_relaxed);
-    }
+    if (object)
+        take(object);
     return object;
 }
 
@@ -569,17 +609,6 @@ static struct weft_object *take_in_family(struct weft_context *root)
                 object = take_of(part->context, 0);
     weft__drive_unlock(root);
     return object;
-}
-
-static void release(struct weft_object *object)
-{
-    struct weft_context *context = object->context;
-    if (object->config.release)
-        object->config.release(object->config.user);
-    else
-        weft_object_destroy(object);
-    /* Release pairs with the acquire in weft__object_end_all(). */
-    atomic_fetch_sub_explicit(&context->releasing, 1, memory_order_release);
 }
 
 void weft__object_reap(struct weft_context *context)

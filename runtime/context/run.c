@@ -17,7 +17,7 @@ static int in_sequence(const struct weft_run *run)
 /* Waits until no peer reads from the sends of a failed run: a slice at most. What a device reads
  * has been read when its rank has seen that: so this rank looks, too, or two that wait for each
  * other would do so for ever. */
-void weft__run_withdraw(const struct weft_run *run)
+static void withdraw(const struct weft_run *run)
 {
     struct weft__transport *transport = run->engine->transport;
     if (!transport->ops->withdrawn || run->borrowed == 0)
@@ -28,6 +28,37 @@ void weft__run_withdraw(const struct weft_run *run)
             weft__family_land(run->context);
             sched_yield();
         }
+}
+
+int weft__run_is_lent(const struct weft_run *run)
+{
+    const struct weft__engine *engine = run->engine, *root = &run->context->root->engine;
+    struct weft__transport *transport = engine->transport;
+    if (run->borrowed == 0 || root->failed < 0 || root->deaths || engine->deaths)
+        return 0;
+    for (uint32_t i = 0; i < run->plan->xfer_count; i++) {
+        struct weft__xfer *xfer = &run->xfers[i];
+        if (xfer->message.xflags == WEFT__X_FETCHING)
+            return 1;
+        if (xfer->message.xflags == WEFT__X_SENDING &&
+            (!transport->ops->withdrawn || transport->ops->withdrawn(transport, xfer) < 0))
+            return 1;
+    }
+    return 0;
+}
+
+void weft__run_regain(const struct weft_run *run)
+{
+    struct weft_context *context = run->context;
+    withdraw(run);
+    while (weft__run_is_lent(run)) {
+        weft__drive_step(context, weft__clock(context));
+        weft__drive_unlock(context);
+        int status = weft__yield(context);
+        weft__drive_lock(context);
+        if (status < 0)
+            break;
+    }
 }
 
 /* Waits for threads that have fired the last event and are about to return. Driving. */
@@ -73,7 +104,6 @@ static void undoom(struct weft_run *run)
 static void dispose(struct weft_run *run)
 {
     struct weft_context *context = run->context;
-    weft__run_withdraw(run);
     weft__flights_settle(run);
     if (run->object && !in_sequence(run))
         weft__object_drop(&context->engine, run->object);
@@ -94,6 +124,7 @@ void weft__run_reap(struct weft_context *context)
             continue;
         }
         *link = run->doomed_next;
+        withdraw(run);
         dispose(run);
     }
 }
@@ -132,6 +163,7 @@ void weft__run_end(struct weft_run *run)
         if (status < 0)
             break; /* then it stays borrowed */
     }
+    weft__run_regain(run);
     dispose(run);
 }
 

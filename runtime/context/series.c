@@ -489,7 +489,7 @@ void weft_series_destroy(struct weft_series *series)
             if (status < 0)
                 break; /* then it stays borrowed */
         }
-        weft__run_withdraw(series->runs[p]);
+        weft__run_regain(series->runs[p]);
         weft__flights_settle(series->runs[p]);
     }
     struct weft_series **link = &context->all_series;

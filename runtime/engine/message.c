@@ -383,6 +383,8 @@ static void come_back(struct weft__engine *engine, struct weft_run *run)
 {
     run->borrowed--;
     engine->did++;
+    if (run->borrowed == 0 && run->object && run->object->whole)
+        engine->host->reclaimed(engine->context);
 }
 
 /* The transport tells the engine that it belongs to, whose family the run is of. */

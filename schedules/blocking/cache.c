@@ -72,13 +72,38 @@ void weft__blocking_take(struct weft__blocking_cache *cache, struct weft__blocki
     cache->stats.bytes -= entry->bytes;
 }
 
-void weft__blocking_end(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+static void destroy(struct weft__blocking_entry *entry)
 {
-    cache->stats.dropped++;
     weft_run_destroy(entry->run);
     weft_op_destroy(entry->key.op);
     weft_memory_free(entry->lists);
     weft_memory_free(entry);
+}
+
+void weft__blocking_end(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
+{
+    cache->stats.dropped++;
+    if (!entry->run || weft_run_reclaim(entry->run) != WEFT_IN_PROGRESS) {
+        destroy(entry);
+        return;
+    }
+    entry->next = cache->lent;
+    cache->lent = entry;
+}
+
+/* Destroys what has come back, or, waiting for it, all. */
+static void end_lent(struct weft__blocking_cache *cache, int all)
+{
+    struct weft__blocking_entry **link = &cache->lent;
+    while (*link) {
+        struct weft__blocking_entry *entry = *link;
+        if (!all && weft_run_reclaim(entry->run) == WEFT_IN_PROGRESS) {
+            link = &entry->next;
+            continue;
+        }
+        *link = entry->next;
+        destroy(entry);
+    }
 }
 
 void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry)
@@ -93,8 +118,16 @@ void weft__blocking_drop_all(struct weft__blocking_cache *cache)
         weft__blocking_drop(cache, cache->newest);
 }
 
+void weft__blocking_close(struct weft__blocking_cache *cache)
+{
+    weft__blocking_drop_all(cache);
+    end_lent(cache, 1);
+}
+
 void weft__blocking_trim(struct weft__blocking_cache *cache)
 {
+    if (cache->lent)
+        end_lent(cache, 0);
     if (cache->most_plans == 0)
         weft__blocking_drop_all(cache);
     while (cache->oldest != cache->newest &&

@@ -54,6 +54,7 @@ struct weft__blocking_cache {
     size_t ranks; /* so many has a list of counts */
     struct weft__blocking_entry *newest, *oldest;
     struct weft__blocking_entry *chains[WEFT__BLOCKING_CHAINS];
+    struct weft__blocking_entry *lent; /* failed, and ended once nobody reads or writes buffers */
     size_t most_plans, most_bytes;
     struct weft_collectives_stats stats;
 };
@@ -85,5 +86,7 @@ void weft__blocking_end(struct weft__blocking_cache *cache, struct weft__blockin
 void weft__blocking_trim(struct weft__blocking_cache *cache);
 void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocking_entry *entry);
 void weft__blocking_drop_all(struct weft__blocking_cache *cache);
+/* Drops all, and waits for what is lent. */
+void weft__blocking_close(struct weft__blocking_cache *cache);
 
 #endif

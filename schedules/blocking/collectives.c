@@ -150,7 +150,7 @@ static void end(void *value)
 {
     struct weft__blocking *blocking = value;
     weft__queue_end(blocking);
-    weft__blocking_drop_all(&blocking->cache);
+    weft__blocking_close(&blocking->cache);
     weft_memory_free(blocking);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "tests/support/bind.h"
@@ -175,6 +176,32 @@ static void deadline(void)
     world_ok("a deadline ends the wait for a rank that does not come");
 }
 
+/* Whoever destroys a run may give its buffers away: rank 0 takes late what it has been sent, or
+ * refuses it, and reads no memory that is gone. */
+static void given_back(void)
+{
+    unsigned char *memory =
+        mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct weft_run *run = ring(BYTES, BYTES, NULL, NULL);
+
+    CHECK(memory != MAP_FAILED);
+    memset(memory, 1, 2 * BYTES);
+    OK(bind_slot(run, 0, memory));
+    OK(bind_slot(run, 1, memory + BYTES));
+    if (rank != 0) {
+        OK(weft_run_start(run));
+        OK(weft_run_cancel(run));
+    }
+    world_meet();
+    if (rank == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    weft_run_destroy(run);
+    CHECK(munmap(memory, 2 * BYTES) == 0);
+    world_meet_driving(context);
+    still_works();
+    world_ok("a run that is destroyed has its buffers back");
+}
+
 /* The context is destroyed with messages on their way that nobody will take. */
 static void abandoned(void)
 {
@@ -201,6 +228,7 @@ int main(int argc, char **argv)
     compute_fails();
     cancelled();
     deadline();
+    given_back();
     abandoned();
     return world_end();
 }

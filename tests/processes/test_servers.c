@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Parameter servers between processes, with messages of both protocols: all gradients are 1, so a
- * parameter says how many updates it has; workers leave early, and who gives up is named.
+ * parameter says how many updates it has; workers leave early, and who gives up while what it has
+ * sent is on its way is named.
  */
 #include <math.h>
 #include <string.h>
@@ -100,7 +101,7 @@ static void give_up(struct weft_context *context)
     struct weft_server *server =
         create(context, WEFT_SERVER_BSP, WEFT_SERVER_APART, WEFT_SERVER_AT_ONCE);
     int status = WEFT_OK;
-    world_meet(); /* or others hear of it while they create theirs */
+    world_meet_driving(context); /* or others hear of it while they create theirs */
     if (world_rank == 0) {
         OK(weft_server_ready(server, 1));
         OK(weft_server_fail(server, WEFT_ERR_IO, "the disk is full"));
@@ -128,7 +129,8 @@ int main(int argc, char **argv)
     context = world_context(&config);
     train_all(context, WEFT_SERVER_APART, 1);
     train_all(context, WEFT_SERVER_COLOCATED, 1);
-    give_up(context);
+    for (int time = 0; time < 10; time++)
+        give_up(context);
     weft_context_destroy(context);
     return world_end();
 }
