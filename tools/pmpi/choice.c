@@ -10,7 +10,6 @@
  * The tables that are built in come from tools/scripts/pmpi_table.py, on the machine of
  * docs/performance.md. WEFT_PMPI_TABLE names a file of that script, which takes their place.
  */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +27,9 @@ struct rule {
     size_t from, below;
 };
 
-/* Where ranks are: two or more with a hardware thread each on one host, more than it has, and on
- * several hosts; and what a file says. */
-enum where { PAIR, FEW, CROWD, APART, WHERES };
+/* Where ranks are: two, or more, on a host that has a hardware thread for each rank there; on one
+ * that has not; on several hosts. */
+enum where { PAIR, FEW, CROWD, APART };
 
 /* clang-format off */
 static const struct rule of_pair[] = {
@@ -143,11 +142,51 @@ static void share_file(int rank)
         file_rule_count = -1;
 }
 
+/* ---- communicators ---- */
+
+int pmpi_choice_world;
+
+int pmpi_choice_place(const int *ranks, int count)
+{
+    int size = weft_context_size(pmpi_world), beside = 0, apart = 0;
+    int *hosts = weft_memory_alloc((size_t)size, sizeof *hosts);
+    if (!hosts || weft_context_hosts(pmpi_world, hosts) != WEFT_OK) {
+        weft_memory_free(hosts);
+        return APART;
+    }
+    for (int r = 0; r < size; r++)
+        beside += hosts[r] == hosts[ranks[0]];
+    for (int i = 1; i < count; i++)
+        apart |= hosts[ranks[i]] != hosts[ranks[0]];
+    weft_memory_free(hosts);
+    if (apart)
+        return APART;
+    return beside > sysconf(_SC_NPROCESSORS_ONLN) ? CROWD : count == 2 ? PAIR : FEW;
+}
+
+static int place_of_world(void)
+{
+    int size = weft_context_size(pmpi_world);
+    int *ranks = weft_memory_alloc((size_t)size, sizeof *ranks);
+    int place = APART;
+    for (int r = 0; r < size && ranks; r++)
+        ranks[r] = r;
+    if (ranks)
+        place = pmpi_choice_place(ranks, size);
+    weft_memory_free(ranks);
+    return place;
+}
+
+/* ---- from MPI_Init on ---- */
+
 void pmpi_choice_open(int rank)
 {
     const char *value = rank == 0 ? getenv("WEFT_PMPI") : NULL;
     always = value && strcmp(value, "always") == 0;
     PMPI_Bcast(&always, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (rank == 0 && pmpi_world)
+        pmpi_choice_world = place_of_world();
+    PMPI_Bcast(&pmpi_choice_world, 1, MPI_INT, 0, MPI_COMM_WORLD);
     share_file(rank);
 }
 
@@ -157,16 +196,7 @@ void pmpi_choice_close(void)
     file_rules = NULL;
 }
 
-/* ---- communicators ---- */
-
-int pmpi_choice_place(int hosts, int ranks)
-{
-    if (hosts != 1)
-        return APART;
-    if (ranks > sysconf(_SC_NPROCESSORS_ONLN))
-        return CROWD;
-    return ranks == 2 ? PAIR : FEW;
-}
+/* ---- calls ---- */
 
 static int says(const struct rule *rules, size_t count, const struct pmpi_call *call, size_t bytes)
 {

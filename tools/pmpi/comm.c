@@ -13,8 +13,6 @@
  * communicator that is freed makes all threads forget.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tools/pmpi/request.h"
 
@@ -112,29 +110,30 @@ void pmpi_comm_close(void)
 
 /* ---- the first look ---- */
 
-/* Where the ranks of a communicator are in MPI_COMM_WORLD. 0: not all of them are. */
-static int locate(MPI_Comm comm, int size, int *ranks, int *own)
+/* Where the ranks of a communicator are in MPI_COMM_WORLD, in pieces of a bounded size: nothing is
+ * allocated, since all ranks must come to the same. 0: not all of them are. ranks NULL: just that.
+ */
+static int locate(MPI_Comm comm, int size, int *ranks)
 {
+    enum { PIECE = 256 };
     MPI_Group group, world;
-    int inside = 1;
+    int there[PIECE], own[PIECE], inside = 1;
     PMPI_Comm_group(comm, &group);
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (int r = 0; r < size; r++)
-        own[r] = r;
-    PMPI_Group_translate_ranks(group, size, own, world, ranks);
-    for (int r = 0; r < size; r++)
-        inside &= ranks[r] != MPI_UNDEFINED;
+    for (int done = 0, count; done < size && inside; done += count) {
+        count = size - done < PIECE ? size - done : PIECE;
+        for (int i = 0; i < count; i++)
+            own[i] = done + i;
+        PMPI_Group_translate_ranks(group, count, own, world, there);
+        for (int i = 0; i < count; i++) {
+            inside &= there[i] != MPI_UNDEFINED;
+            if (ranks)
+                ranks[done + i] = there[i];
+        }
+    }
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
     return inside;
-}
-
-static int has_outsiders(MPI_Comm comm, int size)
-{
-    int *ranks = weft_memory_alloc(2 * (size_t)size, sizeof *ranks);
-    int inside = ranks && locate(comm, size, ranks, ranks + size);
-    weft_memory_free(ranks);
-    return !inside;
 }
 
 static struct pmpi_comm *look_at(MPI_Comm comm)
@@ -156,16 +155,11 @@ static struct pmpi_comm *look_at(MPI_Comm comm)
         state->reason = PMPI_NO_CONTEXT;
     else if (order == MPI_IDENT) {
         state->context = pmpi_world;
-        state->where = pmpi_world_where;
-    } else if (has_outsiders(comm, state->size))
+        state->where = pmpi_choice_world;
+    } else if (!locate(comm, state->size, NULL))
         state->reason = PMPI_OUTSIDE;
-    if (state->reason == PMPI_SERVED) {
+    if (state->reason == PMPI_SERVED)
         state->lists = weft_memory_alloc(4 * (size_t)state->size, sizeof *state->lists);
-        if (!state->lists) {
-            weft_memory_free(state);
-            return NULL;
-        }
-    }
     return state;
 }
 
@@ -220,22 +214,6 @@ void pmpi_comm_each(void (*visit)(struct pmpi_comm *state, void *user), void *us
 
 /* ---- the context ---- */
 
-/* On how many hosts some ranks of the world are: 1, or more. */
-static int host_count(const int *ranks, int size)
-{
-    int *hosts, apart = 0;
-    if (weft_context_host_count(pmpi_world) == 1)
-        return 1;
-    hosts = weft_memory_alloc((size_t)weft_context_size(pmpi_world), sizeof *hosts);
-    if (!hosts)
-        return 2;
-    weft_context_hosts(pmpi_world, hosts);
-    for (int r = 1; r < size; r++)
-        apart |= hosts[ranks[r]] != hosts[ranks[0]];
-    weft_memory_free(hosts);
-    return 1 + apart;
-}
-
 /* What ranks must have in common to make a context: the maximum of each of three numbers. Begun as
  * one that does not block, since MPI's would poll without rest. */
 static int agree(MPI_Comm comm, int mine[3], int agreed[3])
@@ -248,14 +226,14 @@ static int agree(MPI_Comm comm, int mine[3], int agreed[3])
 /* Rank 0 gives the number that tells the context apart, and its table (choice.c). */
 int pmpi_comm_connect(struct pmpi_comm *state)
 {
-    int *ranks = weft_memory_alloc(2 * (size_t)state->size, sizeof *ranks);
-    int mine[3] = {-1, -1, !ranks}, agreed[3] = {0, 0, 1};
+    int *ranks = weft_memory_alloc((size_t)state->size, sizeof *ranks);
+    int mine[3] = {-1, -1, !ranks || !state->lists}, agreed[3] = {0, 0, 1};
     int status = WEFT_ERR_MEMORY;
     if (ranks)
-        locate(state->comm, state->size, ranks, ranks + state->size);
+        locate(state->comm, state->size, ranks);
     if (ranks && state->rank == 0) {
         mine[0] = atomic_fetch_add(&serial, 1);
-        mine[1] = pmpi_choice_place(host_count(ranks, state->size), state->size);
+        mine[1] = pmpi_choice_place(ranks, state->size);
     }
     if (agree(state->comm, mine, agreed) == MPI_SUCCESS && !agreed[2])
         status = weft_context_subset(pmpi_world, ranks, state->size, agreed[0], &state->context);

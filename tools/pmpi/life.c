@@ -15,7 +15,6 @@
 
 _Atomic int pmpi_active;
 struct weft_context *pmpi_world;
-int pmpi_world_where;
 MPI_Comm pmpi_self = MPI_COMM_NULL;
 int pmpi_level;
 
@@ -117,46 +116,57 @@ static int wants_helper(void)
     return value && strcmp(value, "helper") == 0;
 }
 
+/* Whether all ranks say so: their environments may differ, and their memory. */
+static int do_all(int mine)
+{
+    int all = 0;
+    PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all;
+}
+
+/* What is this rank's own. */
+static int open_own(int rank)
+{
+    if (PMPI_Comm_dup(MPI_COMM_SELF, &pmpi_self) != MPI_SUCCESS)
+        return 0;
+    PMPI_Comm_set_errhandler(pmpi_self, MPI_ERRORS_RETURN);
+    PMPI_Grequest_start(say_nothing, do_nothing, cancel_nothing, NULL, &endless);
+    pmpi_stats_open(rank);
+    return pmpi_type_open() == MPI_SUCCESS && pmpi_comm_open() == MPI_SUCCESS;
+}
+
 /* The context of all ranks, on all of them or on none. */
-static void make_world(int level)
+static void make_world(void)
 {
     struct weft_context_config config;
-    int made, all = 0;
-    PMPI_Allreduce(&level, &pmpi_level, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     weft_context_config_init(&config);
     config.meanwhile = meanwhile;
     if (pmpi_level < MPI_THREAD_MULTIPLE)
         config.progress = WEFT_PROGRESS_CALLER;
-    made = weft_context_create_mpi(&pmpi_world, MPI_COMM_WORLD, &config, NULL) == WEFT_OK;
+    int made = weft_context_create_mpi(&pmpi_world, MPI_COMM_WORLD, &config, NULL) == WEFT_OK;
     if (!made)
         fprintf(stderr, "weft: %s; collectives are MPI's\n", weft_error_text());
-    PMPI_Allreduce(&made, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (made && !all) {
+    if (!do_all(made) && made) {
         weft_context_destroy(pmpi_world);
         pmpi_world = NULL;
     }
-    if (all) {
-        pmpi_world_where =
-            pmpi_choice_place(weft_context_host_count(pmpi_world), weft_context_size(pmpi_world));
-        PMPI_Bcast(&pmpi_world_where, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    }
 }
 
-static void begin(int level)
+/* Whatever one rank lacks, none has. */
+static void begin(void)
 {
-    int rank, size;
-    if (!is_wanted())
+    int rank, level = MPI_THREAD_SINGLE;
+    if (!do_all(is_wanted()))
         return;
-    if (PMPI_Comm_dup(MPI_COMM_SELF, &pmpi_self) != MPI_SUCCESS)
-        return;
-    PMPI_Comm_set_errhandler(pmpi_self, MPI_ERRORS_RETURN);
-    PMPI_Grequest_start(say_nothing, do_nothing, cancel_nothing, NULL, &endless);
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    pmpi_stats_open(rank, size);
-    make_world(level);
+    PMPI_Query_thread(&level);
+    pmpi_level = do_all(level);
+    if (!do_all(open_own(rank)))
+        return;
+    make_world();
     pmpi_choice_open(rank);
-    if (pmpi_type_open() == MPI_SUCCESS && pmpi_comm_open() == MPI_SUCCESS)
+    const struct pmpi_comm *world = pmpi_comm_find(MPI_COMM_WORLD);
+    if (do_all(world && (world->lists || !world->context)))
         atomic_store(&pmpi_active, 1);
 }
 
@@ -183,11 +193,11 @@ static void end(void)
 
 WEFT_EXPORT int MPI_Init(int *argc, char ***argv)
 {
-    int level = MPI_THREAD_SINGLE;
+    int level;
     int code = wants_helper() ? PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level)
                               : PMPI_Init(argc, argv);
     if (code == MPI_SUCCESS)
-        begin(level);
+        begin();
     return code;
 }
 
@@ -196,7 +206,7 @@ WEFT_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *prov
     int code =
         PMPI_Init_thread(argc, argv, wants_helper() ? MPI_THREAD_MULTIPLE : required, provided);
     if (code == MPI_SUCCESS)
-        begin(*provided);
+        begin();
     return code;
 }
 

@@ -110,6 +110,7 @@ struct pmpi_reduction {
 };
 
 struct pmpi_row;
+struct pmpi_kept;
 
 /** What a communicator of MPI has here. */
 struct pmpi_comm {
@@ -124,8 +125,9 @@ struct pmpi_comm {
     _Atomic int holds;
     int where;         /* choice.c: its table */
     unsigned waits_in; /* request.c: the pass in which its first call had not ended */
-    /** What was done (stats.c). */
+    /** What was done (stats.c); once it has been freed, with others of its name. */
     struct pmpi_row *rows;
+    struct pmpi_kept *kept;
     struct pmpi_comm *next, *previous;
 };
 
@@ -176,8 +178,6 @@ struct pmpi_call {
 extern _Atomic int pmpi_active;
 /** The context of MPI_COMM_WORLD. NULL: it could not be made. */
 extern struct weft_context *pmpi_world;
-/** The table of MPI_COMM_WORLD (choice.c). */
-extern int pmpi_world_where;
 /** MPI_COMM_SELF, and errors are returned. */
 extern MPI_Comm pmpi_self;
 /** The thread level that all ranks have. */
@@ -260,11 +260,13 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes);
 
 /* ---- choice.c ---- */
 
-/** Collective over MPI_COMM_WORLD. */
+/** Collective over MPI_COMM_WORLD, whose table it sets. */
+extern int pmpi_choice_world;
 void pmpi_choice_open(int rank);
 void pmpi_choice_close(void);
-/** The table of a communicator. */
-int pmpi_choice_place(int hosts, int ranks);
+/** The table of a communicator of some ranks of the world: by their hosts, and by how many ranks,
+ *  whoever they are, the host of the first has. */
+int pmpi_choice_place(const int *ranks, int count);
 /** Whether MPI does a call that weft could serve. */
 int pmpi_choice_is_mpi(const struct pmpi_call *call, size_t bytes);
 
@@ -272,7 +274,7 @@ int pmpi_choice_is_mpi(const struct pmpi_call *call, size_t bytes);
 
 /** Other than 0: times are taken, and calls are counted. */
 extern int pmpi_counts;
-void pmpi_stats_open(int rank, int size);
+void pmpi_stats_open(int rank);
 void pmpi_stats_close(void);
 /** A call is over. `reason` PMPI_SERVED: it was weft's. */
 void pmpi_stats_count(const struct pmpi_call *call);

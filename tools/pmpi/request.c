@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of what is under way, and the table of tokens. One lock for both; nothing of the
- * program's is called with it but its error handlers, without it.
+ * The list of what is under way, and the table of tokens. One lock for both; error handlers of the
+ * program are called without it.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ struct operation {
     struct pmpi_call call;
     struct pmpi_kept_types types;
     struct weft_request *request;
-    MPI_Request handle;  /* the generalised request; MPI_REQUEST_NULL: */
-    struct token *token; /* it is a token's */
+    MPI_Request handle;  /* the generalised request */
+    struct token *token; /* or the token whose it is */
     struct operation *next;
 };
 
@@ -130,8 +130,8 @@ static struct operation *copy_of(const struct pmpi_call *call)
     return NULL;
 }
 
-/* The datatypes of a token are its own; of others those are kept that are looked at again, by an
- * operation or to unpack. 1: it is under way; 0: it is MPI's; an error of weft below that. */
+/* The datatypes that are looked at again, by an operation or to unpack, are kept; a token has kept
+ * its own. 1: it is under way; 0: it is MPI's; an error of weft below that. */
 static int begin(struct operation *operation)
 {
     struct pmpi_call *call = &operation->call;

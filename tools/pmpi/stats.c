@@ -30,18 +30,17 @@ struct pmpi_row {
 };
 
 /* Communicators that have been freed. */
-struct kept {
+struct pmpi_kept {
     char name[MPI_MAX_OBJECT_NAME];
     int size;
-    uint64_t communicators;
     struct pmpi_row *rows;
-    struct kept *next;
+    struct pmpi_kept *next;
 };
 
 int pmpi_counts;
 
 static char path[4096];
-static struct kept *kept;
+static struct pmpi_kept *kept;
 static struct pmpi_row *nowhere; /* calls without a communicator */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile sig_atomic_t asked;
@@ -94,9 +93,9 @@ static void name_of(MPI_Comm comm, char *name)
         snprintf(name, MPI_MAX_OBJECT_NAME, "(no name)");
 }
 
-static struct kept *find_kept(const char *name, int size)
+static struct pmpi_kept *find_kept(const char *name, int size)
 {
-    struct kept *one = kept;
+    struct pmpi_kept *one = kept;
     while (one && (one->size != size || strcmp(one->name, name) != 0))
         one = one->next;
     if (one)
@@ -138,12 +137,11 @@ void pmpi_stats_keep(struct pmpi_comm *state)
         return;
     name_of(state->comm, name);
     pthread_mutex_lock(&lock);
-    struct kept *one = find_kept(name, state->size);
-    if (one) {
+    struct pmpi_kept *one = find_kept(name, state->size);
+    if (one)
         add_rows(&one->rows, state->rows);
-        one->communicators++;
-    }
     free_rows(&state->rows);
+    state->kept = one;
     pthread_mutex_unlock(&lock);
 }
 
@@ -187,7 +185,9 @@ static void write_state(struct pmpi_comm *state, void *user)
 {
     char name[MPI_MAX_OBJECT_NAME];
     name_of(state->comm, name);
+    pthread_mutex_lock(&lock);
     write_rows(user, name, state->size, state->rows);
+    pthread_mutex_unlock(&lock);
 }
 
 static void write_file(void)
@@ -196,7 +196,7 @@ static void write_file(void)
     if (file) {
         pmpi_comm_each(write_state, file);
         pthread_mutex_lock(&lock);
-        for (const struct kept *one = kept; one; one = one->next)
+        for (const struct pmpi_kept *one = kept; one; one = one->next)
             write_rows(file, one->name, one->size, one->rows);
         write_rows(file, "(none)", 0, nowhere);
         pthread_mutex_unlock(&lock);
@@ -205,12 +205,18 @@ static void write_file(void)
         fprintf(stderr, "weft: WEFT_PMPI_STATS: %s: %s\n", path, strerror(errno));
 }
 
+/* Calls go on when their communicator has been freed. */
+static struct pmpi_row **rows_of(struct pmpi_comm *state)
+{
+    return !state ? &nowhere : state->kept ? &state->kept->rows : &state->rows;
+}
+
 void pmpi_stats_count(const struct pmpi_call *call)
 {
     uint64_t ns = pmpi_now() - call->began_ns;
     pthread_mutex_lock(&lock);
-    struct pmpi_row *row = find_row(call->state ? &call->state->rows : &nowhere, call->kind,
-                                    call->form, class_of(call->bytes));
+    struct pmpi_row *row =
+        find_row(rows_of(call->state), call->kind, call->form, class_of(call->bytes));
     if (row) {
         row->calls[call->reason]++;
         row->ns[call->reason] += ns;
@@ -230,11 +236,10 @@ static void on_signal(int number)
     asked = 1;
 }
 
-void pmpi_stats_open(int rank, int size)
+void pmpi_stats_open(int rank)
 {
     const char *value = getenv("WEFT_PMPI_STATS");
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    (void)size;
     if (!value || value[0] == '\0')
         return;
     snprintf(path, sizeof path, "%s.%d", value, rank);
@@ -253,7 +258,7 @@ void pmpi_stats_close(void)
     pmpi_counts = 0;
     pthread_mutex_lock(&lock);
     while (kept) {
-        struct kept *one = kept;
+        struct pmpi_kept *one = kept;
         kept = one->next;
         free_rows(&one->rows);
         weft_memory_free(one);

@@ -246,9 +246,8 @@ static struct pmpi_type *make(MPI_Datatype handle)
         return NULL;
     type->type = handle;
     type->dtype = WEFT_DTYPE_COUNT;
-    if (!is_usable(handle) || !measure(type) ||
-        PMPI_Type_get_envelope(handle, &integers, &addresses, &datatypes, &combiner) !=
-            MPI_SUCCESS) {
+    if (!measure(type) || PMPI_Type_get_envelope(handle, &integers, &addresses, &datatypes,
+                                                 &combiner) != MPI_SUCCESS) {
         weft_memory_free(type);
         return NULL;
     }

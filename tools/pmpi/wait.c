@@ -100,9 +100,13 @@ static int conclude(const struct test *test, int count)
     for (int i = 0; i < count; i++) {
         MPI_Request request = test->given[test->indices ? test->indices[i] : i];
         int code = pmpi_request_completed(request);
-        if (test->statuses != MPI_STATUSES_IGNORE)
-            test->statuses[i].MPI_ERROR = code;
+        int is_first = code != MPI_SUCCESS && !failed;
         failed |= code != MPI_SUCCESS;
+        if (test->statuses == MPI_STATUSES_IGNORE || !failed)
+            continue;
+        for (int before = 0; is_first && before < i; before++)
+            test->statuses[before].MPI_ERROR = MPI_SUCCESS;
+        test->statuses[i].MPI_ERROR = code;
     }
     return failed ? MPI_ERR_IN_STATUS : test->code;
 }

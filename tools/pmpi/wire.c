@@ -94,8 +94,8 @@ static int is_packed(const struct pmpi_call *call, const struct pmpi_type *type)
 
 /* ---- packing ---- */
 
-/* What goes over one side in packed form: `copy` is one of the two functions of type.c. Blocks of
- * more than `most` elements in all are cut. */
+/* What goes over one side in packed form, to it or (`pack` 0) from it: all blocks of a list, or the
+ * first `most` elements. */
 static int copy_side(struct pmpi_call *call, int side, int pack, size_t most)
 {
     struct pmpi_part *part = part_of(call, side);

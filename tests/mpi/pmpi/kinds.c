@@ -293,7 +293,7 @@ static int64_t summand(int size, int ranks, uint64_t random)
 {
     int64_t most = (INT64_MAX >> (64 - 8 * size)) / ranks;
 
-    return most ? (int64_t)(random % (2 * (uint64_t)most + 1)) - most : 0;
+    return (int64_t)(random % (2 * (uint64_t)most + 1) - (uint64_t)most);
 }
 
 static void fill_integer(const struct kind *kind, enum fill fill, int ranks, void *element,
