@@ -5,6 +5,7 @@
     tools/scripts/mpi_suites.py mpich SOURCE [--preload LIB] [--ranks 2,3,4,5,8] [--only RE]
     tools/scripts/mpi_suites.py osu   SOURCE [--preload LIB] ...
     tools/scripts/mpi_suites.py imb   SOURCE [--preload LIB] ...
+    tools/scripts/mpi_suites.py scalapack SOURCE [--preload LIB] --ranks 4 ...
 
 SOURCE is what somebody has unpacked, and stays as it is; the script builds in SOURCE/build-weft or
 --build DIR, unless that has been built already:
@@ -18,6 +19,9 @@ SOURCE is what somebody has unpacked, and stays as it is; the script builds in S
     osu     the OSU micro-benchmarks' collectives, blocking, nonblocking and persistent, with the
             validation of the data (-c).
     imb     Intel's IMB-MPI1 and IMB-NBC, built with -DCHECK: no defect is found in the data.
+    scalapack   ScaLAPACK's, PBLAS's and BLACS's own, in a folder where they are built, such as that
+            of Debian's scalapack-mpi-test (mpich-tests): they end, and none of their residuals is
+            too large. With other numbers of ranks than 4 they leave cases out.
 
 More ranks than processors take long, since MPICH polls: --timeout is per test, and times the ranks
 that a processor has. A library given as --both, loaded without LIB and with it, may yield for it.
@@ -125,6 +129,12 @@ def build_imb(options):
             f"CC={options.mpicc}", f"CXX={options.mpicxx}", "CPPFLAGS=-DCHECK"], options.build, log)
 
 
+def build_scalapack(options):
+    """They are: a copy, since the programs write files beside themselves."""
+    if not os.path.exists(os.path.join(options.build, "LU.dat")):
+        shutil.copytree(options.source, options.build, dirs_exist_ok=True)
+
+
 # ---- tests, and what is wrong with their output ----
 
 def judge_mpich(status, output, errors):
@@ -154,6 +164,18 @@ def judge_imb(status, output, errors):
             if headed[-1] == "defects" and float(words[-1]) != 0:
                 return f"defects: {' '.join(words)}"
     return "" if rows else "no results"
+
+
+def judge_scalapack(status, output, errors):
+    """BLACS's tester ends with a call of MPI_Abort."""
+    wrong = [line for line in output.splitlines() if re.search(r"FAILED|failed", line)
+             and not re.search(r"\b0 (?:tests completed and )?(?:FAILED|failed)|PASSED +FAILED", line)
+             and not re.match(r"(?:THRESH|RESULT|CHECK) ", line)]
+    if wrong:
+        return first_line(wrong[0])
+    if status and "BLACS_ABORT" not in output:
+        return first_line(errors) or f"status {status}"
+    return "" if re.search("end of tests|BLACS_ABORT", output, re.I) else "does not say that its tests have ended"
 
 
 def first_line(text):
@@ -206,6 +228,16 @@ def tests_of_imb(options):
             yield Test(f"{program} {name}", folder,
                        [os.path.join(".", program), name, "-npmin", "{ranks}", *IMB_ARGUMENTS],
                        [], None, 0, judge_imb)
+
+
+def tests_of_scalapack(options):
+    for name in ("", "PBLAS", "BLACS"):
+        folder = os.path.join(options.build, name)
+        for program in sorted(os.listdir(folder)):
+            path = os.path.join(folder, program)
+            if os.path.isfile(path) and os.access(path, os.X_OK) and "." not in program:
+                yield Test(os.path.join(name, program), folder, [os.path.join(".", program)],
+                           ["OPENBLAS_NUM_THREADS=1"], 4, 0, judge_scalapack)
 
 
 def cases_of(tests, options):
@@ -391,7 +423,7 @@ def print_stats(outcomes):
 
 
 SUITES = {"mpich": (build_mpich, tests_of_mpich), "osu": (build_osu, tests_of_osu),
-          "imb": (build_imb, tests_of_imb)}
+          "imb": (build_imb, tests_of_imb), "scalapack": (build_scalapack, tests_of_scalapack)}
 
 
 def parse():
