@@ -24,6 +24,7 @@ for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     signal.signal(ignored, signal.SIG_DFL)
 WIDTH = 80
 PATIENCE = 120
+PROFILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles", "world")
 
 
 class Terminal:
@@ -106,6 +107,7 @@ def fits(*words, width=WIDTH, **environment):
 for words in (["--help"], ["list"], ["list", "-a"], ["list", "oktopk"], ["run", "--help"], ["train", "--help"],
               ["info"], ["bench"], ["groups", "-n", "8"],
               ["bench", "merge", "--rounds", "1"],
+              ["profile", "--read", PROFILE], ["profile", "--read", PROFILE, "-c"],
               ["train", "--algorithm", "allreduce,local", "--steps", "3", "-n", "2"]):
     for width in (80, 120):
         text = fits(*words, width=width)

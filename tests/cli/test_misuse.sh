@@ -82,7 +82,7 @@ for words in --help --version -V help 'help run' 'help --json' 'help --json trai
     [ -s "$folder/out" ] || fail "weft $words: nothing printed"
 done
 # one text of a command's options, and one table
-for command in info list dump check run sim groups trace post-mortem merge launch bench train; do
+for command in info list dump check run sim groups trace post-mortem profile merge launch bench train; do
     works "$command" --help
     cp "$folder/out" "$folder/help"
     works help "$command"
@@ -93,7 +93,7 @@ for command in info list dump check run sim groups trace post-mortem merge launc
 done
 works help --json
 json_lines command summary operands about options
-[ "$(wc -l <"$folder/out")" -eq 14 ] || fail 'weft help --json: expected a line a command, and one of all'
+[ "$(wc -l <"$folder/out")" -eq 15 ] || fail 'weft help --json: expected a line a command, and one of all'
 wrong "unknown command 'rnu', did you mean 'run'?" help rnu
 wrong "unexpected word 'more'" help run more
 

@@ -5,7 +5,7 @@
 #   tests/fuzz/run.sh [-r RUNS | -t SECONDS] [-d DIRECTORY] [READER...]
 #
 # READER: read (schedules, as text and JSON), check (what was read is checked), trace, cost, layers,
-# lines (of memory that processes share); left out: all of them. RUNS or SECONDS
+# lines (of memory that processes share), profile; left out: all of them. RUNS or SECONDS
 # (default: 60 seconds) are each reader's. New inputs, and one that crashes, are left in DIRECTORY
 # (default: build/fuzz).
 set -eu
@@ -21,7 +21,7 @@ while getopts r:t:d: option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || set -- read check trace cost layers lines
+[ $# -gt 0 ] || set -- read check trace cost layers lines profile
 cd "$root"
 
 # The header that a build writes.
@@ -59,8 +59,9 @@ for reader; do
         sources="tools/cli/csv.c tools/cli/layers.c tools/cli/points.c"
         corpus=corpus_layers words=layers.dict
         ;;
+    profile) sources=tools/commands/profile_lines.c corpus=corpus_profile words= ;;
     *)
-        echo "run.sh: no reader '$reader', expected read, check, trace, cost, layers or lines" >&2
+        echo "run.sh: no reader '$reader', expected read, check, trace, cost, layers, lines or profile" >&2
         exit 2
         ;;
     esac

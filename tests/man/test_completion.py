@@ -21,7 +21,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 # words up to the cursor (the last is what has been typed of it), what must be offered, what must not
 CASES = [
-    ("weft ", "info list dump check run sim groups trace post-mortem merge bench train help", "allreduce"),
+    ("weft ", "info list dump check run sim groups trace post-mortem profile merge bench train help", "allreduce"),
     ("weft du", "dump", "check"),
     ("weft help gr", "groups", "list"),
     ("weft dump ", "allreduce broadcast ring.weft", "group-average --rank"),
@@ -42,6 +42,9 @@ CASES = [
     ("weft merge resnet50 --method g", "greedy", "exact"),
     ("weft trace ", "ring.weft", "allreduce"),
     ("weft groups ", "", "allreduce ring.weft"),
+    ("weft profile --pmpi al", "always", "auto"),
+    ("weft profile ", "ring.weft", "allreduce"),
+    ("weft launch ", "ring.weft", "allreduce"),
     ("weft train --algorithm w", "wagma", "local"),
     ("weft train --algorithm local,w", "local,wagma", "wagma"),
     ("weft train --transport ", "local virtual", "text"),

@@ -14,23 +14,27 @@ struct head {
     size_t size;
 };
 
-/* Where a module is, seen from the folder of the command: in a build, and installed. */
-static const char *const folders[] = {"", WEFT_MODULES "/"};
-
-/* 1: it is there. */
-static int find(const char *file, char *path, size_t room)
+int cli_find_beside(const char *const *places, char *path, size_t room)
 {
     char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
     self[length < 0 ? 0 : length] = '\0';
     const char *slash = strrchr(self, '/');
-    for (size_t i = 0; slash && i < sizeof folders / sizeof folders[0]; i++)
-        if ((size_t)snprintf(path, room, "%.*s/%s%s", (int)(slash - self), self, folders[i], file) <
-                room &&
+    for (; slash && *places; places++)
+        if ((size_t)snprintf(path, room, "%.*s/%s", (int)(slash - self), self, *places) < room &&
             access(path, R_OK) == 0)
             return 1;
     return 0;
+}
+
+/* In a build, and installed. */
+static int find(const char *file, char *path, size_t room)
+{
+    char installed[PATH_MAX];
+
+    snprintf(installed, sizeof installed, WEFT_MODULES "/%s", file);
+    return cli_find_beside((const char *const[]){file, installed, NULL}, path, room);
 }
 
 const void *cli_load_module(const struct cli_module *module, char *why, size_t room)

@@ -20,6 +20,10 @@ struct cli_module {
     const char *needs;
 };
 
+/** The first of some files that can be read, NULL-terminated, seen from the folder of the command.
+ *  1, with its path; 0: there is none. */
+int cli_find_beside(const char *const *places, char *path, size_t room);
+
 /** Loads a module; it stays. @return what its symbol is, or NULL with @p why: cut at @p room. */
 const void *cli_load_module(const struct cli_module *module, char *why, size_t room);
 

@@ -23,6 +23,7 @@
     X(groups)                                                                                      \
     X(trace)                                                                                       \
     X(post_mortem)                                                                                 \
+    X(profile)                                                                                     \
     X(merge)                                                                                       \
     X(launch)                                                                                      \
     X(bench)                                                                                       \

@@ -41,7 +41,7 @@ class Words:
             return self.among(command, command["operands_among"]), "FILE" in command["operands"]
         if command["operands"].startswith("TEMPLATE"):
             return self.templates, True
-        if command["operands"].startswith("FILE"):
+        if command["operands"].startswith(("FILE", "PROGRAM")):
             return [], True
         return (self.names if command["operands"] else []), False
 
