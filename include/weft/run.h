@@ -97,7 +97,8 @@ WEFT_EXPORT int weft_run_create(struct weft_run **run, struct weft_context *cont
 
 /**
  * Destroys a run. An unfinished run is cancelled first; blocks until the transport has given its
- * buffers back: of MPI a send comes back once its receiver has driven its context. NULL is accepted.
+ * buffers back: a send over MPI comes back once its receiver has driven its context. NULL is
+ * accepted.
  *
  * From a callback `ended` of a run of the same context it does not block: the run is invalid when
  * the callback returns, and its memory goes when nobody is in it any more. So a run may be given

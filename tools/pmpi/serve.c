@@ -63,7 +63,6 @@ int pmpi_execute(struct pmpi_call *call, struct weft_request **request)
 /* What all ranks have in common: whether they have a context, and how much is to be moved. */
 static enum pmpi_reason look_at(struct pmpi_call *call)
 {
-    size_t bytes;
     if (!atomic_load_explicit(&pmpi_active, memory_order_acquire))
         return PMPI_OVER;
     call->state = pmpi_comm_find(call->comm);
@@ -76,9 +75,9 @@ static enum pmpi_reason look_at(struct pmpi_call *call)
         return PMPI_NOT_YET;
     if (!call->state->context && !pmpi_comm_connect(call->state))
         return call->state->reason;
-    if (!pmpi_wire_size(call, &bytes))
+    if (!pmpi_wire_size(call, &call->bytes))
         return PMPI_ARGUMENT;
-    return pmpi_choice_is_mpi(call, bytes) ? PMPI_CHOICE : PMPI_SERVED;
+    return pmpi_choice_is_mpi(call, call->bytes) ? PMPI_CHOICE : PMPI_SERVED;
 }
 
 int pmpi_is_served(struct pmpi_call *call, enum pmpi_form form)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes on while somebody waits: reports of stalls, the clock, how waits idle, what the user has
- * driven meanwhile, and waits for conditions of the user's own. */
+/*
+ * What goes on while somebody waits: reports of stalls, the clock, how waits idle, what the user
+ * has driven meanwhile, and waits for conditions of the user's own.
+ */
 #include <criterion/criterion.h>
 
 #include "ping_pong.h"
