@@ -272,7 +272,8 @@ static int open_plain(struct pmpi_call *call, int side, enum pmpi_reason *reason
     size_t count = elements(call, part, layout), has = elements(call, part, loaded(call, side));
     wire->data = part->data;
     wire->count = (size_t)part->count * (call->reduction ? 1 : type->size);
-    call->bytes = (layout == SUM || layout == OWN ? count : (size_t)part->count) * type->size;
+    if (layout != SUM && layout != OWN) /* else it is that of pmpi_wire_size() */
+        call->bytes = (size_t)part->count * type->size;
     if (has == 0 || type->size == 0)
         return WEFT_OK;
     if (!is_packed(call, type))
@@ -293,12 +294,19 @@ static int open_side(struct pmpi_call *call, int side, enum pmpi_reason *reason)
                                                     : open_plain(call, side, reason);
 }
 
+/* On all ranks alike: a reduce-scatter is empty where all of its blocks are. */
+static int is_empty(const struct pmpi_call *call)
+{
+    return call->kind == PMPI_REDUCE_SCATTER ? elements(call, &call->recv, SUM) == 0
+                                             : call->bytes == 0;
+}
+
 /* Two buffers that are one, as MPI looks for them. */
 static int is_aliased(const struct pmpi_call *call)
 {
     const char *recv = call->recv.data;
     if (!is_used(call, 0) || !is_used(call, 1) || call->send.data == MPI_IN_PLACE ||
-        call->recv.data == MPI_IN_PLACE || call->bytes == 0)
+        call->recv.data == MPI_IN_PLACE || is_empty(call))
         return 0;
     switch (call->kind) {
     case PMPI_ALLGATHER:
