@@ -4,7 +4,6 @@
  * order and while others are in use; what the program keeps in them; those that are between two
  * groups; and what still happens in MPI_Finalize.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,17 +56,6 @@ static void drop(MPI_Comm *comm)
     EXPECT(*comm == MPI_COMM_NULL);
 }
 
-/* MPI_Wait, which yields. */
-static void wait_for(MPI_Request *request)
-{
-    int flag = 0;
-
-    while (!flag) {
-        MUST(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
-        sched_yield();
-    }
-}
-
 /* ---- origins ---- */
 
 static MPI_Comm by_dup(void)
@@ -84,7 +72,7 @@ static MPI_Comm by_idup(void)
     MPI_Request request;
 
     MUST(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
-    wait_for(&request);
+    test_wait_mpi(&request);
     return comm;
 }
 
@@ -287,8 +275,8 @@ static void alternately(void)
             MUST(MPI_Iallreduce(&in[which], &out[which], 1, MPI_INT, MPI_SUM, comms[which],
                                 &requests[which]));
         }
-        wait_for(&requests[1 - first]);
-        wait_for(&requests[first]);
+        test_wait_mpi(&requests[1 - first]);
+        test_wait_mpi(&requests[first]);
         EXPECT(out[0] == sum + test_size * round && out[1] == 2 * sum);
     }
     drop(&comms[0]);
@@ -304,12 +292,15 @@ static void free_meanwhile(void)
         MPI_Comm comm = by_idup();
         MPI_Request requests[2];
 
+#ifdef OPEN_MPI /* 4.1 crashes where it is its own, as on a communicator that is not known yet */
+        MUST(MPI_Barrier(comm));
+#endif
         test_doing("MPI_Comm_free while MPI_Iallreduce is under way");
         MUST(MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, comm, &requests[0]));
         MUST(MPI_Ibarrier(comm, &requests[1]));
         drop(&comm);
-        wait_for(&requests[i % 2]);
-        wait_for(&requests[1 - i % 2]);
+        test_wait_mpi(&requests[i % 2]);
+        test_wait_mpi(&requests[1 - i % 2]);
         EXPECT(out == test_size * (test_size - 1) / 2 + i * test_size);
     }
 }
@@ -424,7 +415,7 @@ static void between_reduce(MPI_Comm inter, int ranks, int side)
     EXPECT(out == expected);
     out = -1;
     MUST(MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, inter, &request));
-    wait_for(&request);
+    test_wait_mpi(&request);
     EXPECT(out == expected);
     if (!side && test_rank == 0)
         root = MPI_ROOT;

@@ -52,6 +52,8 @@ void test_part(unsigned crowded, unsigned alone);
 /* Completes a request of PMPI's, and yields meanwhile. */
 void test_wait(MPI_Request *request);
 void test_waitall(int count, MPI_Request *requests);
+/* MPI_Wait, which yields. */
+void test_wait_mpi(MPI_Request *request);
 /* Whether any rank of the communicator says so. */
 bool test_any(MPI_Comm comm, bool mine);
 bool test_option(int argc, char **argv, const char *name);
@@ -255,6 +257,13 @@ void trial_describe(const struct trial *trial, char *text, size_t bytes);
 bool shape_broken(const struct shape *shape);
 /* All of it, with MPI_Wait; nothing if this MPI cannot do it. */
 bool trial_run(const struct shape *shape, enum form form);
+
+/* ---- rounds.c: small calls whose outcome is known ---- */
+
+/* The last is a message, the others are collectives. */
+enum { ROUNDS_KNOWN = 9, ROUNDS_COLLECTIVE = ROUNDS_KNOWN - 1 };
+/* Another call for each number. Any thread. */
+void round_run(MPI_Comm comm, int number, int root, int base);
 
 /* ---- layouts.c: derived datatypes with the same signature ---- */
 

@@ -16,6 +16,12 @@
 #define RAW(type, element_t) KIND(#type, type, GROUP_RAW, element_t, 'u')
 #define SIGNED(type, element_t) KIND(#type, type, GROUP_SIGNED, element_t, 'i')
 #define UNSIGNED(type, element_t) KIND(#type, type, GROUP_UNSIGNED, element_t, 'u')
+/* Open MPI 4.1 takes it for unsigned, so it has values that are the same either way. */
+#ifdef OPEN_MPI
+#    define OFFSET(type, element_t) UNSIGNED(type, element_t)
+#else
+#    define OFFSET(type, element_t) SIGNED(type, element_t)
+#endif
 #define LOGICAL(type, element_t) KIND(#type, type, GROUP_LOGICAL, element_t, 'b')
 #define REAL(type, element_t) KIND(#type, type, GROUP_REAL, element_t, 'f')
 #define COMPLEX(type, element_t)                                                                   \
@@ -53,7 +59,7 @@ static const struct kind kinds[] = {
     UNSIGNED(MPI_UINT32_T, uint32_t),
     UNSIGNED(MPI_UINT64_T, uint64_t),
     SIGNED(MPI_AINT, MPI_Aint),
-    SIGNED(MPI_OFFSET, MPI_Offset),
+    OFFSET(MPI_OFFSET, MPI_Offset),
     SIGNED(MPI_COUNT, MPI_Count),
     LOGICAL(MPI_C_BOOL, _Bool),
     REAL(MPI_FLOAT, float),

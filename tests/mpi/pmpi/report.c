@@ -174,6 +174,16 @@ void test_waitall(int count, MPI_Request *requests)
         test_wait(&requests[i]);
 }
 
+void test_wait_mpi(MPI_Request *request)
+{
+    int flag = 0;
+
+    while (!flag) {
+        MUST(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
+        sched_yield();
+    }
+}
+
 bool test_any(MPI_Comm comm, bool mine)
 {
     int in = mine, out = 0;

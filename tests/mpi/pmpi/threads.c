@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "compare.h"
 
@@ -24,109 +23,14 @@ struct worker {
 
 static int rounds = ROUNDS;
 
-static const char *const names[] = {"MPI_Allreduce", "MPI_Bcast",      "MPI_Allgather",
-                                    "MPI_Alltoall",  "MPI_Iallreduce", "MPI_Reduce_scatter_block",
-                                    "MPI_Sendrecv",  "MPI_Barrier"};
-enum { CALLS = sizeof names / sizeof names[0] };
-
-static void wait_for(MPI_Request *request)
+static void round_of(const struct worker *worker, MPI_Comm comm, int round)
 {
-    int flag = 0;
-
-    while (!flag) {
-        MUST(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
-        sched_yield();
-    }
-}
-
-/* `data` is of `test_size` elements each; what was received is known. */
-static void call(MPI_Comm comm, int which, int root, int *send, int *recv)
-{
-    int next = (test_rank + 1) % test_size, previous = (test_rank + test_size - 1) % test_size;
-    MPI_Request request;
-
-    switch (which) {
-    case 0:
-        MUST(MPI_Allreduce(send, recv, test_size, MPI_INT, MPI_SUM, comm));
-        break;
-    case 1:
-        if (test_rank == root)
-            memcpy(recv, send, sizeof(int) * (size_t)test_size);
-        MUST(MPI_Bcast(recv, test_size, MPI_INT, root, comm));
-        break;
-    case 2:
-        MUST(MPI_Allgather(send, 1, MPI_INT, recv, 1, MPI_INT, comm));
-        break;
-    case 3:
-        MUST(MPI_Alltoall(send, 1, MPI_INT, recv, 1, MPI_INT, comm));
-        break;
-    case 4:
-        MUST(MPI_Iallreduce(send, recv, test_size, MPI_INT, MPI_SUM, comm, &request));
-        wait_for(&request);
-        break;
-    case 5:
-        MUST(MPI_Reduce_scatter_block(send, recv, 1, MPI_INT, MPI_SUM, comm));
-        break;
-    case 6:
-        MUST(MPI_Sendrecv(send, test_size, MPI_INT, next, 3, recv, test_size, MPI_INT, previous, 3,
-                          comm, MPI_STATUS_IGNORE));
-        break;
-    default:
-        MUST(MPI_Barrier(comm));
-    }
-}
-
-/* Element i of rank r is base + 100 r + i. */
-static int expected_at(int which, int root, int base, int i)
-{
-    int sum = test_size * base + 100 * (test_size * (test_size - 1) / 2);
-    int previous = (test_rank + test_size - 1) % test_size;
-
-    switch (which) {
-    case 0:
-    case 4:
-        return sum + test_size * i;
-    case 1:
-        return base + 100 * root + i;
-    case 2:
-        return base + 100 * i;
-    case 3:
-        return base + 100 * i + test_rank;
-    case 5:
-        return i == 0 ? sum + test_size * test_rank : -1;
-    case 6:
-        return base + 100 * previous + i;
-    default:
-        return -1;
-    }
-}
-
-static void round_of(const struct worker *worker, MPI_Comm comm, int round, int *send, int *recv)
-{
-    int which = (round + worker->number) % CALLS, root = round % test_size;
-    int base = 1000 * worker->number + round;
-
-    for (int i = 0; i < test_size; i++) {
-        send[i] = base + 100 * test_rank + i;
-        recv[i] = -1;
-    }
-    call(comm, which, root, send, recv);
-    for (int i = 0; i < test_size; i++) {
-        int expected = expected_at(which, root, base, i);
-
-        if (recv[i] == expected)
-            continue;
-        test_mismatch("%s, thread %d, round %d: element %d: expected %d, found %d", names[which],
-                      worker->number, round, i, expected, recv[i]);
-        return;
-    }
+    round_run(comm, round + worker->number, round, 1000 * worker->number + round);
 }
 
 static void *work(void *argument)
 {
     struct worker *worker = argument;
-    int *send = test_alloc(sizeof(int) * (size_t)test_size);
-    int *recv = test_alloc(sizeof(int) * (size_t)test_size);
     MPI_Comm comm = worker->comm;
 
     for (int round = 0; round < rounds; round++) {
@@ -136,12 +40,10 @@ static void *work(void *argument)
             MUST(MPI_Comm_free(&comm));
             comm = worker->comm;
         }
-        round_of(worker, comm, round, send, recv);
+        round_of(worker, comm, round);
     }
     if (comm != worker->comm)
         MUST(MPI_Comm_free(&comm));
-    free(send);
-    free(recv);
     return NULL;
 }
 
@@ -191,21 +93,17 @@ static int turn;
 static void *take_turns(void *argument)
 {
     const struct worker *worker = argument;
-    int *send = test_alloc(sizeof(int) * (size_t)test_size);
-    int *recv = test_alloc(sizeof(int) * (size_t)test_size);
 
     for (int round = 0; round < rounds / THREADS; round++) {
         pthread_mutex_lock(&lock);
         while (turn % THREADS != worker->number)
             pthread_cond_wait(&passed, &lock);
-        round_of(worker, worker->comm, round, send, recv);
-        round_of(worker, MPI_COMM_WORLD, round, send, recv);
+        round_of(worker, worker->comm, round);
+        round_of(worker, MPI_COMM_WORLD, round);
         turn++;
         pthread_cond_broadcast(&passed);
         pthread_mutex_unlock(&lock);
     }
-    free(send);
-    free(recv);
     return NULL;
 }
 
