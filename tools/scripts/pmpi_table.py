@@ -10,8 +10,9 @@ libweft-pmpi.so. Each benchmark runs without LIB and with it (WEFT_PMPI=always),
 in several rounds; of a size the medians are compared. A call is MPI's from the first size to the last of
 those in a row at which weft takes more than 5 % and 50 ns longer. Prints the ratios: bytes, the median
 of MPI in microseconds, of weft, weft / MPI, and the least and the largest ratio of a round. On a
-busy machine run it with a priority (chrt -r 5), and with no more ranks than processors then.
-Standard library alone.
+busy machine run it with a priority (chrt -r 5), and with no more ranks than processors then. With
+--choice auto it shows what the tables that are built in are worth; --rewrite has the buffers written
+anew, and checked, between iterations. Standard library alone.
 """
 import argparse
 import json
@@ -30,10 +31,12 @@ WHOLE = ["Alltoallv", "Alltoallw", "Barrier", "Gatherv", "Scatterv"]
 
 def run(arguments, program, lib):
     """The latencies of a benchmark, by bytes."""
-    preload = ["env", f"LD_PRELOAD={lib}", "WEFT_PMPI=always"] if lib else []
+    preload = ["env", f"LD_PRELOAD={lib}", f"WEFT_PMPI={arguments.choice}"] if lib else []
     sizes = [] if program.endswith("barrier") else ["-m", f"4:{arguments.most}"]
+    if arguments.rewrite and sizes:
+        sizes.append("-c")
     said = subprocess.run([arguments.mpiexec, "-n", str(arguments.ranks), *preload, program, *sizes,
-                           "-i", str(arguments.iterations)],
+                           "-i", str(arguments.iterations), "-x", str(arguments.iterations // 5 + 1)],
                           capture_output=True, text=True, check=True).stdout
     times = {}
     for line in said.splitlines():
@@ -89,6 +92,9 @@ def main():
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--most", type=int, default=4194304, metavar="BYTES")
     parser.add_argument("--only", default=".", metavar="RE", help="calls, such as Bcast")
+    parser.add_argument("--choice", choices=["always", "auto"], default="always")
+    parser.add_argument("--rewrite", action="store_true")
+    parser.add_argument("--form", choices=FOLDERS, help="default: both")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("-o", "--output", metavar="FILE")
     arguments = parser.parse_args()
@@ -97,7 +103,8 @@ def main():
     for form, folder in FOLDERS.items():
         for call in CALLS:
             program = os.path.join(arguments.osu, folder + call.lower())
-            if not re.search(arguments.only, call) or not os.path.exists(program):
+            if arguments.form not in (None, form) or not re.search(arguments.only, call) or \
+                    not os.path.exists(program):
                 continue
             found = measure(arguments, program)
             made += rules(arguments, call, form, found)
