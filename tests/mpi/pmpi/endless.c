@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collectives for those who look at a program from outside: endless FOLDER [ROUNDS]. A rank writes
- * FOLDER/pid.RANK when it is ready. Without ROUNDS it goes on until there is FOLDER/stop.
+ * FOLDER/pid.RANK when it is ready, and waits while there is FOLDER/late.RANK. Without ROUNDS it
+ * goes on until there is FOLDER/stop.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,15 @@ static void say_ready(const char *folder)
     if (!file || fprintf(file, "%ld\n", (long)getpid()) < 0 || fclose(file) != 0 ||
         rename(path[0], path[1]) != 0)
         test_mismatch("%s cannot be written", path[1]);
+}
+
+static void be_late(const char *folder)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/late.%d", folder, test_rank);
+    while (access(path, F_OK) == 0)
+        usleep(1000);
 }
 
 /* What rank 0 sees. */
@@ -45,6 +55,7 @@ int main(int argc, char **argv)
         return test_end();
     }
     say_ready(argv[1]);
+    be_late(argv[1]);
     for (int round = 0; rounds ? round < rounds : !must_stop(argv[1]); round++) {
         test_doing("round %d", round);
         round_run(MPI_COMM_WORLD, round % ROUNDS_COLLECTIVE, round, round);

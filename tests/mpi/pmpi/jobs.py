@@ -27,6 +27,10 @@ class Job:
         self.process = subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT)
 
+    def said(self):
+        """What it has written so far."""
+        return os.pread(self.output.fileno(), 1 << 24, 0).decode(errors="replace")
+
     def end(self):
         """(exit status, output). A job that hangs is ended, and has no status."""
         try:

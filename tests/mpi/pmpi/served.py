@@ -241,5 +241,35 @@ def on_signal(folder):
     rows_of(stats, 2)
 
 
+# ---- weft's own variables ----
+
+def looked_at(folder):
+    """WEFT_TRACE and WEFT_DUMP: traces of all ranks that weft trace reads, and graphs that it checks"""
+    passes([(3, {"WEFT_PMPI": "always", "WEFT_TRACE": folder / "traces", "WEFT_DUMP": folder / "graphs"})],
+           program("endless"), folder, 40)
+    traces = sorted((folder / "traces").iterdir())
+    assert len(traces) == 3, f"traces: {traces}"
+    names = {event["name"] for path in traces for event in json.loads(path.read_text())["traceEvents"]
+             if "name" in event}
+    assert any("allreduce" in name for name in names), f"names in traces: {sorted(names)[:20]}"
+    graphs = list((folder / "graphs").glob("allreduce*"))
+    assert {path.name.split(".")[1].split("-")[0] for path in graphs} == {"0", "1", "2"}, f"graphs: {graphs}"
+
+
+def stall(folder):
+    """WEFT_STALL says which rank is missing when a program hangs in a collective"""
+    late = folder / "late.1"
+    late.touch()
+    job = jobs.Job(mpiexec, [(3, {"WEFT_PMPI": "always", "WEFT_STALL": "0.2"})], [program("endless"), folder])
+    try:
+        said = jobs.wait_until(lambda: "from rank 1" in job.said())
+        late.unlink()
+        assert said, f"no report: {job.said()}"
+    finally:
+        (folder / "stop").touch()
+        status, output = job.end()
+    assert status == 0, f"exit status {status}\n{output}"
+
+
 jobs.run_cases([blocking, others, large_counts, never, never_on_one, wrong_word, silent, table, table_of_others,
-                bad_tables, on_signal])
+                bad_tables, on_signal, looked_at, stall])
