@@ -503,6 +503,7 @@ int weft_object_leave(struct weft_object *object)
         now = atomic_load_explicit(&object->over, memory_order_relaxed);
         if (now) {
             take(object);
+            set_reapable(context); /* a context may have waited for it to be over */
         } else {
             look_left(object);
             uint64_t due = weft__object_due(context, 0);
