@@ -291,7 +291,7 @@ struct weft__host {
     void (*series_signalled)(struct weft_series *series, const struct weft__message *message);
     /* The series ends with a status: its object has failed. */
     void (*series_failed)(struct weft_series *series, int status, const char *text);
-    /* A run of a whole has failed, and has all back that the transport had of it. */
+    /* A run of a whole has failed, and has something back that the transport had of it. */
     void (*reclaimed)(struct weft_context *context);
     /* A whole has failed: its status and text are set, its members have been failed. */
     void (*whole_failed)(struct weft__whole *whole);

@@ -383,7 +383,7 @@ static void come_back(struct weft__engine *engine, struct weft_run *run)
 {
     run->borrowed--;
     engine->did++;
-    if (run->borrowed == 0 && run->object && run->object->whole)
+    if (run->object && run->object->whole)
         engine->host->reclaimed(engine->context);
 }
 
