@@ -54,6 +54,8 @@ void test_wait(MPI_Request *request);
 void test_waitall(int count, MPI_Request *requests);
 /* MPI_Wait, which yields. */
 void test_wait_mpi(MPI_Request *request);
+/* A duplicate of MPI_COMM_WORLD by MPI_Comm_idup. */
+MPI_Comm test_idup(void);
 /* Whether any rank of the communicator says so. */
 bool test_any(MPI_Comm comm, bool mine);
 bool test_option(int argc, char **argv, const char *name);

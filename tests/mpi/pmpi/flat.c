@@ -65,16 +65,6 @@ static MPI_Comm by_create(void)
     return comm;
 }
 
-static MPI_Comm by_idup(void)
-{
-    MPI_Comm comm;
-    MPI_Request request;
-
-    MUST(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
-    test_wait_mpi(&request);
-    return comm;
-}
-
 /* Where no core is left over, one in eight by what spins in MPI. */
 static MPI_Comm make(int number)
 {
@@ -94,7 +84,7 @@ static MPI_Comm make(int number)
         MUST(MPI_Comm_split(MPI_COMM_WORLD, test_rank % 2, 0, &comm));
         return comm;
     default:
-        return by_idup();
+        return test_idup();
     }
 }
 

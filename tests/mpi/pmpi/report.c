@@ -184,6 +184,16 @@ void test_wait_mpi(MPI_Request *request)
     }
 }
 
+MPI_Comm test_idup(void)
+{
+    MPI_Comm comm;
+    MPI_Request request;
+
+    MUST(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
+    test_wait_mpi(&request);
+    return comm;
+}
+
 bool test_any(MPI_Comm comm, bool mine)
 {
     int in = mine, out = 0;
