@@ -27,9 +27,9 @@ struct rule {
     size_t from, below;
 };
 
-/* Where ranks are: two, or more, on a host that has a hardware thread for each rank there; on one
- * that has not; on several hosts. */
-enum where { PAIR, FEW, CROWD, APART };
+/* Where ranks are: one alone; two, or more, on a host that has a hardware thread for each rank
+ * there; on one that has not; on several hosts. */
+enum where { ALONE, PAIR, FEW, CROWD, APART };
 
 /* clang-format off */
 static const struct rule of_pair[] = {
@@ -156,32 +156,22 @@ int pmpi_choice_world;
 int pmpi_choice_place(const int *ranks, int count)
 {
     int size = weft_context_size(pmpi_world), beside = 0, apart = 0;
+    if (count == 1)
+        return ALONE;
     int *hosts = weft_memory_alloc((size_t)size, sizeof *hosts);
     if (!hosts || weft_context_hosts(pmpi_world, hosts) != WEFT_OK) {
         weft_memory_free(hosts);
         return APART;
     }
+    int first = hosts[ranks ? ranks[0] : 0];
     for (int r = 0; r < size; r++)
-        beside += hosts[r] == hosts[ranks[0]];
+        beside += hosts[r] == first;
     for (int i = 1; i < count; i++)
-        apart |= hosts[ranks[i]] != hosts[ranks[0]];
+        apart |= hosts[ranks ? ranks[i] : i] != first;
     weft_memory_free(hosts);
     if (apart)
         return APART;
     return beside > sysconf(_SC_NPROCESSORS_ONLN) ? CROWD : count == 2 ? PAIR : FEW;
-}
-
-static int place_of_world(void)
-{
-    int size = weft_context_size(pmpi_world);
-    int *ranks = weft_memory_alloc((size_t)size, sizeof *ranks);
-    int place = APART;
-    for (int r = 0; r < size && ranks; r++)
-        ranks[r] = r;
-    if (ranks)
-        place = pmpi_choice_place(ranks, size);
-    weft_memory_free(ranks);
-    return place;
 }
 
 /* ---- from MPI_Init on ---- */
@@ -192,7 +182,7 @@ void pmpi_choice_open(int rank)
     always = value && strcmp(value, "always") == 0;
     PMPI_Bcast(&always, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (rank == 0 && pmpi_world)
-        pmpi_choice_world = place_of_world();
+        pmpi_choice_world = pmpi_choice_place(NULL, weft_context_size(pmpi_world));
     PMPI_Bcast(&pmpi_choice_world, 1, MPI_INT, 0, MPI_COMM_WORLD);
     share_file(rank);
 }
@@ -231,13 +221,15 @@ int pmpi_choice_is_mpi(const struct pmpi_call *call, size_t bytes)
 {
     if (always)
         return 0;
+    if (call->state->where == ALONE) /* there is nobody to reach */
+        return 1;
     if (file_rule_count >= 0)
         return file_says(call, bytes);
     switch ((enum where)call->state->where) {
     case PAIR:
     case FEW: /* not measured; as two */
         return says(of_pair, sizeof of_pair / sizeof *of_pair, call, bytes);
-    case CROWD: /* MPI's ranks poll without rest: none of its calls is faster */
+    case CROWD: /* MPI's ranks poll without rest, for what takes turns of the scheduler */
         return 0;
     default: /* not measured: MPI's */
         return 1;

@@ -264,8 +264,8 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes);
 extern int pmpi_choice_world;
 void pmpi_choice_open(int rank);
 void pmpi_choice_close(void);
-/** The table of a communicator of some ranks of the world: by their hosts, and by how many ranks,
- *  whoever they are, the host of the first has. */
+/** The table of a communicator of some ranks of the world, NULL: of all in order. By their hosts,
+ *  and by how many ranks, whoever they are, the host of the first has. */
 int pmpi_choice_place(const int *ranks, int count);
 /** Whether MPI does a call that weft could serve. */
 int pmpi_choice_is_mpi(const struct pmpi_call *call, size_t bytes);

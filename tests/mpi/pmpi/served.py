@@ -219,6 +219,19 @@ def bad_tables(folder):
         assert len(lines) == 1 and f"WEFT_PMPI_TABLE: {path}: " in lines[0], f"{name}: {output}"
 
 
+def alone(folder):
+    """on a communicator of one rank all calls are MPI's, unless weft is to do them"""
+    for who in ("auto", "always"):
+        stats = folder / who
+        passes([(1, {"WEFT_PMPI": who, "WEFT_PMPI_STATS": stats})], program("endless"), folder, 40)
+        rows = rows_of(stats, 1)[0]
+        assert rows, "nothing was counted"
+        for row in rows:
+            calls = row["served"] + sum(row["fallen_back"].values())
+            assert row["served"] == (0 if who == "auto" else calls), row
+            assert who == "always" or row["fallen_back"] == {FASTER: calls}, row
+
+
 # ---- the signal ----
 
 def on_signal(folder):
@@ -272,4 +285,4 @@ def stall(folder):
 
 
 jobs.run_cases([blocking, others, large_counts, never, never_on_one, wrong_word, silent, table, table_of_others,
-                bad_tables, on_signal, looked_at, stall])
+                bad_tables, alone, on_signal, looked_at, stall])
