@@ -383,7 +383,7 @@ static void come_back(struct weft__engine *engine, struct weft_run *run)
 {
     run->borrowed--;
     engine->did++;
-    if (run->object && run->object->whole)
+    if (!run->zombie && run->object && run->object->whole) /* else its object may have gone */
         engine->host->reclaimed(engine->context);
 }
 
