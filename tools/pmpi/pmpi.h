@@ -62,6 +62,7 @@ enum pmpi_form { PMPI_BLOCKING, PMPI_NONBLOCKING, PMPI_PERSISTENT, PMPI_FORM_COU
     X(PMPI_OUTSIDE, "processes outside MPI_COMM_WORLD")                                            \
     X(PMPI_NO_CONTEXT, "no context could be made")                                                 \
     X(PMPI_NOT_YET, "no blocking collective has been called on the communicator")                  \
+    X(PMPI_NOT_DRIVEN, "several hosts without MPI_THREAD_MULTIPLE, and it does not block")         \
     X(PMPI_ARGUMENT, "an argument for MPI to refuse")                                              \
     X(PMPI_CHOICE, "MPI is expected to be faster")
 

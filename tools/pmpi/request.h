@@ -67,10 +67,11 @@ int pmpi_wait(MPI_Request *request, MPI_Status *status);
 /** At the end. */
 void pmpi_request_close(void);
 
-/** A thread that drives weft now and then while calls are under way, since the program may be in a
- *  function of MPI that knows nothing of them (rescue.c). `by_user` other than 0: what is driven
- * may
- *  call functions of the program. */
+/** Whether a thread may drive what is under way while the program is in a function of MPI that knows
+ *  nothing of it; the same on all ranks of the world. */
+int pmpi_rescue_may_run(void);
+/** That thread drives weft now and then while calls are under way. `by_user` other than 0: what is
+ *  driven may call functions of the program. */
 void pmpi_rescue_arm(int by_user);
 void pmpi_rescue_disarm(int by_user);
 void pmpi_rescue_close(void);

@@ -2,11 +2,14 @@
 /*
  * What is under way goes on in every function of MPI that waits, also in those that are not here.
  *
- * Functions that wait often (wait.c) drive weft themselves. Others know nothing of it, as what
- * waits in a file or a window: so a thread drives weft now and then while anything is under way. It
- * calls nothing of MPI, as between processes of one host weft does not; where it would, it only
- * runs if the program has asked for MPI_THREAD_MULTIPLE. Functions of the program, in its
- * operations, it only calls while the program is in MPI, unless that is so.
+ * Functions that complete requests or wait for a message (wait.c) drive weft themselves. Others know
+ * nothing of it, as what waits in a file or a window, or a blocking collective that is MPI's; that
+ * may not be begun as one that does not block, since whether anything is under way is a rank's own
+ * affair, and the two do not match. So a thread drives weft now and then while anything is. It calls
+ * nothing of MPI, as between processes of one host weft does not; where it would, it may only run
+ * if the program has asked for MPI_THREAD_MULTIPLE, and if it may not, calls that do not block are
+ * MPI's. Functions of the program, in its operations, it only calls while the program is in MPI,
+ * unless that is so.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -14,8 +17,10 @@
 
 #include "tools/pmpi/request.h"
 
-/* How often it drives, and how long it does so when nothing is under way any more. */
-#define TURN_NS 1000000L
+/* How often it drives: while the program waits in MPI, where others may wait for it; else. And how
+ * long it does so when nothing is under way any more. */
+#define WAIT_TURN_NS 50000L
+#define TURN_NS      1000000L
 enum { IDLE_TURNS = 100 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,7 +36,7 @@ static _Atomic int inside;
 
 static void sleep_a_turn(void)
 {
-    struct timespec turn = {0, TURN_NS};
+    struct timespec turn = {0, atomic_load(&inside) > 0 ? WAIT_TURN_NS : TURN_NS};
     nanosleep(&turn, NULL);
 }
 
@@ -72,10 +77,15 @@ static void *rescue(void *unused)
     return NULL;
 }
 
+int pmpi_rescue_may_run(void)
+{
+    return weft_context_host_count(pmpi_world) == 1 || pmpi_level == MPI_THREAD_MULTIPLE;
+}
+
+/* Else weft's own thread drives. */
 static int is_wanted(void)
 {
-    return weft_context_progress_mode(pmpi_world) != WEFT_PROGRESS_HELPER &&
-           (weft_context_host_count(pmpi_world) == 1 || pmpi_level == MPI_THREAD_MULTIPLE);
+    return weft_context_progress_mode(pmpi_world) != WEFT_PROGRESS_HELPER;
 }
 
 static void wake(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A collective of MPI, by the one of weft that is it. */
-#include "tools/pmpi/pmpi.h"
+#include "tools/pmpi/request.h"
 
 /* The function of a name, or the one of it that does not block. */
 #define RUN(name, ...) (request ? weft_i##name(__VA_ARGS__, request) : weft_##name(__VA_ARGS__))
@@ -73,6 +73,8 @@ static enum pmpi_reason look_at(struct pmpi_call *call)
     call->lists = call->state->lists;
     if (!call->state->context && call->form != PMPI_BLOCKING)
         return PMPI_NOT_YET;
+    if (call->form != PMPI_BLOCKING && !pmpi_rescue_may_run())
+        return PMPI_NOT_DRIVEN;
     if (!call->state->context && !pmpi_comm_connect(call->state))
         return call->state->reason;
     if (!pmpi_wire_size(call, &call->bytes))

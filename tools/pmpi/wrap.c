@@ -132,19 +132,6 @@ static int forwarded(struct pmpi_call *call, int code)
     return code;
 }
 
-/* The same, begun as one that does not block, since calls of weft are under way. */
-static int forwarded_beside(struct pmpi_call *call, int code, MPI_Request *request)
-{
-    if (code == MPI_SUCCESS)
-        code = pmpi_wait(request, MPI_STATUS_IGNORE);
-    return forwarded(call, code);
-}
-
-static int is_beside(void)
-{
-    return atomic_load_explicit(&pmpi_under_way, memory_order_relaxed) > 0;
-}
-
 #define MAKE(NAME, suffix, is_large)                                                               \
     {                                                                                              \
         .kind = PMPI_##NAME, .large = (is_large), .comm = comm, NAME##_CALL                        \
@@ -154,14 +141,13 @@ static int is_beside(void)
     WEFT_EXPORT int MPI_##Name##suffix(NAME##_PARAMETERS(N, D), MPI_Comm comm)                     \
     {                                                                                              \
         struct pmpi_call call = MAKE(NAME, suffix, is_large);                                      \
-        MPI_Request request;                                                                       \
         int code;                                                                                  \
         if (pmpi_serve(&call, &code))                                                              \
             return code;                                                                           \
-        if (!is_beside())                                                                          \
-            return forwarded(&call, PMPI_##Name##suffix(NAME##_NAMES, comm));                      \
-        code = PMPI_I##name##suffix(NAME##_NAMES, comm, &request);                                 \
-        return forwarded_beside(&call, code, &request);                                            \
+        pmpi_rescue_enter();                                                                       \
+        code = PMPI_##Name##suffix(NAME##_NAMES, comm);                                            \
+        pmpi_rescue_leave();                                                                       \
+        return forwarded(&call, code);                                                             \
     }
 
 #define NONBLOCKING(NAME, Name, name, suffix, N, D, is_large)                                      \
@@ -202,14 +188,13 @@ EVERY_FORM(PERSISTENT, _c, MPI_Count, MPI_Aint, 1)
 WEFT_EXPORT int MPI_Barrier(MPI_Comm comm)
 {
     struct pmpi_call call = {.kind = PMPI_BARRIER, .comm = comm};
-    MPI_Request request;
     int code;
     if (pmpi_serve(&call, &code))
         return code;
-    if (!is_beside())
-        return forwarded(&call, PMPI_Barrier(comm));
-    code = PMPI_Ibarrier(comm, &request);
-    return forwarded_beside(&call, code, &request);
+    pmpi_rescue_enter();
+    code = PMPI_Barrier(comm);
+    pmpi_rescue_leave();
+    return forwarded(&call, code);
 }
 
 WEFT_EXPORT int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)

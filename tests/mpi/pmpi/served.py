@@ -232,6 +232,24 @@ def alone(folder):
             assert who == "always" or row["fallen_back"] == {FASTER: calls}, row
 
 
+def nobody_drives(folder):
+    """what does not block is MPI's on several hosts, unless a thread may call MPI"""
+    reason = "several hosts without MPI_THREAD_MULTIPLE, and it does not block"
+    for helper in (False, True):
+        stats = folder / f"stats.{helper}"
+        more = {"WEFT_PROGRESS": "helper"} if helper else {}
+        passes([(3, {"WEFT_PMPI": "always", "WEFT_PMPI_STATS": stats, "WEFT_HOSTS": "0,1,1", **more})],
+               program("endless"), folder, 40)
+        forms = collections.Counter()
+        for row in sum(rows_of(stats, 3), []):
+            calls = row["served"] + sum(row["fallen_back"].values())
+            left = row["form"] != "blocking" and not helper
+            assert row["served"] == (0 if left else calls), row
+            assert not left or row["fallen_back"] == {reason: calls}, row
+            forms[row["form"]] += calls
+        assert all(forms[form] > 0 for form in ("blocking", "non-blocking", "persistent")), forms
+
+
 # ---- the signal ----
 
 def on_signal(folder):
@@ -285,4 +303,4 @@ def stall(folder):
 
 
 jobs.run_cases([blocking, others, large_counts, never, never_on_one, wrong_word, silent, table, table_of_others,
-                bad_tables, alone, on_signal, looked_at, stall])
+                bad_tables, alone, nobody_drives, on_signal, looked_at, stall])
