@@ -20,24 +20,10 @@ static int keyval = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmpi_comm *all;
 static struct pmpi_comm *dead; /* nobody holds them any more */
-static _Atomic unsigned epoch; /* communicators that have been freed */
 static _Atomic int serial;     /* contexts that this rank has numbered */
 
-/* ---- what a thread remembers ---- */
-
-enum { REMEMBERED = 8 };
-
-static _Thread_local struct {
-    MPI_Comm comm;
-    unsigned epoch;
-    struct pmpi_comm *state;
-} remembered[REMEMBERED];
-
-static unsigned place_of(MPI_Comm comm)
-{
-    uint64_t word = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
-    return (unsigned)(word >> 61) % REMEMBERED;
-}
+_Atomic unsigned pmpi_comm_epoch;
+_Thread_local struct pmpi_remembered pmpi_remembered[PMPI_REMEMBERED];
 
 /* ---- the end ---- */
 
@@ -48,7 +34,7 @@ static void forget(struct pmpi_comm *state)
     *(state->previous ? &state->previous->next : &all) = state->next;
     if (state->next)
         state->next->previous = state->previous;
-    atomic_fetch_add(&epoch, 1);
+    atomic_fetch_add(&pmpi_comm_epoch, 1);
     pthread_mutex_unlock(&lock);
     pmpi_stats_keep(state);
     state->comm = MPI_COMM_WORLD; /* whose error handler is called from now on */
@@ -155,7 +141,7 @@ static struct pmpi_comm *look_at(MPI_Comm comm)
         state->reason = PMPI_NO_CONTEXT;
     else if (order == MPI_IDENT) {
         state->context = pmpi_world;
-        state->where = pmpi_choice_world;
+        state->table = pmpi_choice_table(pmpi_choice_world, state->size);
     } else if (!locate(comm, state->size, NULL))
         state->reason = PMPI_OUTSIDE;
     if (state->reason == PMPI_SERVED)
@@ -189,18 +175,14 @@ static struct pmpi_comm *find_or_make(MPI_Comm comm)
 
 struct pmpi_comm *pmpi_comm_find(MPI_Comm comm)
 {
-    unsigned place = place_of(comm);
-    unsigned now = atomic_load_explicit(&epoch, memory_order_acquire);
-    if (remembered[place].state && remembered[place].comm == comm && remembered[place].epoch == now)
-        return remembered[place].state;
-    if (comm == MPI_COMM_NULL)
-        return NULL;
+    unsigned now = atomic_load_explicit(&pmpi_comm_epoch, memory_order_acquire);
+    struct pmpi_comm *state = pmpi_comm_known(comm);
+    if (state || comm == MPI_COMM_NULL)
+        return state;
     pthread_mutex_lock(&lock);
-    struct pmpi_comm *state = find_or_make(comm);
+    state = find_or_make(comm);
     pthread_mutex_unlock(&lock);
-    remembered[place].comm = comm;
-    remembered[place].epoch = now;
-    remembered[place].state = state;
+    pmpi_remembered[pmpi_comm_place(comm)] = (struct pmpi_remembered){comm, now, state};
     return state;
 }
 
@@ -223,7 +205,7 @@ static int agree(MPI_Comm comm, int mine[3], int agreed[3])
     return code == MPI_SUCCESS ? pmpi_wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
-/* Rank 0 gives the number that tells the context apart, and its table (choice.c). */
+/* Rank 0 gives the number that tells the context apart, and where it is (choice.c). */
 int pmpi_comm_connect(struct pmpi_comm *state)
 {
     int *ranks = weft_memory_alloc((size_t)state->size, sizeof *ranks);
@@ -238,7 +220,7 @@ int pmpi_comm_connect(struct pmpi_comm *state)
     if (agree(state->comm, mine, agreed) == MPI_SUCCESS && !agreed[2])
         status = weft_context_subset(pmpi_world, ranks, state->size, agreed[0], &state->context);
     weft_memory_free(ranks);
-    state->where = agreed[1];
+    state->table = pmpi_choice_table(agreed[1], state->size);
     if (status != WEFT_OK)
         state->reason = PMPI_NO_CONTEXT;
     return status == WEFT_OK;

@@ -110,6 +110,17 @@ struct pmpi_reduction {
     struct pmpi_reduction *next;
 };
 
+/** Sizes in bytes. */
+struct pmpi_range {
+    size_t from, below;
+};
+
+/** Which calls are MPI's (choice.c): of each form and kind the sizes, behind each other. */
+struct pmpi_table {
+    int ranks;
+    const struct pmpi_range *ranges[PMPI_FORM_COUNT * PMPI_KIND_COUNT + 1];
+};
+
 struct pmpi_row;
 struct pmpi_kept;
 
@@ -124,8 +135,8 @@ struct pmpi_comm {
     size_t *lists;
     /** The communicator, calls under way and persistent requests: the last ends it. */
     _Atomic int holds;
-    int where;         /* choice.c: its table */
-    unsigned waits_in; /* request.c: the pass in which its first call had not ended */
+    const struct pmpi_table *table; /* once it has a context */
+    unsigned waits_in;              /* request.c: the pass in which its first call had not ended */
     /** What was done (stats.c); once it has been freed, with others of its name. */
     struct pmpi_row *rows;
     struct pmpi_kept *kept;
@@ -197,6 +208,31 @@ int pmpi_comm_open(void);
 void pmpi_comm_close(void);
 /** What a communicator has; NULL: MPI says what is wrong with it. Any thread. */
 struct pmpi_comm *pmpi_comm_find(MPI_Comm comm);
+
+/** What a thread has found last: of each of some places the communicator, its state, and how many
+ *  communicators had been freed by then. */
+enum { PMPI_REMEMBERED = 8 };
+struct pmpi_remembered {
+    MPI_Comm comm;
+    unsigned epoch;
+    struct pmpi_comm *state;
+};
+extern _Thread_local struct pmpi_remembered pmpi_remembered[PMPI_REMEMBERED];
+extern _Atomic unsigned pmpi_comm_epoch;
+
+static inline unsigned pmpi_comm_place(MPI_Comm comm)
+{
+    uint64_t word = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
+    return (unsigned)(word >> 61) % PMPI_REMEMBERED;
+}
+
+/** The same as pmpi_comm_find() if the thread remembers it, else NULL. */
+static inline struct pmpi_comm *pmpi_comm_known(MPI_Comm comm)
+{
+    const struct pmpi_remembered *place = &pmpi_remembered[pmpi_comm_place(comm)];
+    unsigned now = atomic_load_explicit(&pmpi_comm_epoch, memory_order_acquire);
+    return place->comm == comm && place->epoch == now ? place->state : NULL;
+}
 /** Makes the context of a communicator that has none. All its ranks are in the same blocking
  *  collective. @return 1, or 0: there is none, on any of them. */
 int pmpi_comm_connect(struct pmpi_comm *state);
@@ -237,6 +273,10 @@ int pmpi_op_is_own(MPI_Op op);
 
 /* ---- serve.c ---- */
 
+/** Whether a call is MPI's, by its kind or by `count` elements of `type` (below 0: not told), and
+ *  nothing else is to be done. 0: pmpi_serve() finds out. */
+int pmpi_is_left(enum pmpi_kind kind, enum pmpi_form form, MPI_Comm comm, MPI_Count count,
+                 MPI_Datatype type);
 /** Does a call by weft. @return 1: it is done, and `code` is what to return; 0: it is MPI's. */
 int pmpi_serve(struct pmpi_call *call, int *code);
 /** Who does a call that does not block. */
@@ -261,15 +301,37 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes);
 
 /* ---- choice.c ---- */
 
-/** Collective over MPI_COMM_WORLD, whose table it sets. */
+/** Collective over MPI_COMM_WORLD, whose place it sets. */
 extern int pmpi_choice_world;
 void pmpi_choice_open(int rank);
 void pmpi_choice_close(void);
-/** The table of a communicator of some ranks of the world, NULL: of all in order. By their hosts,
- *  and by how many ranks, whoever they are, the host of the first has. */
+/** Where some ranks of the world are, NULL: all in order. By their hosts, and by how many ranks,
+ *  whoever they are, the host of the first has. */
 int pmpi_choice_place(const int *ranks, int count);
-/** Whether MPI does a call that weft could serve. */
-int pmpi_choice_is_mpi(const struct pmpi_call *call, size_t bytes);
+/** The table of a communicator of so many ranks in such a place. */
+const struct pmpi_table *pmpi_choice_table(int where, int size);
+
+static inline int pmpi_table_slot(enum pmpi_kind kind, enum pmpi_form form)
+{
+    return (int)form * PMPI_KIND_COUNT + (int)kind;
+}
+
+/** Whether MPI does a call of so many bytes that weft could serve. */
+static inline int pmpi_table_has(const struct pmpi_table *table, int slot, size_t bytes)
+{
+    for (const struct pmpi_range *range = table->ranges[slot]; range < table->ranges[slot + 1];
+         range++)
+        if (range->from <= bytes && bytes < range->below)
+            return 1;
+    return 0;
+}
+
+/** Whether it does all calls of a kind, whatever their size. */
+static inline int pmpi_table_has_all(const struct pmpi_table *table, int slot)
+{
+    const struct pmpi_range *first = table->ranges[slot];
+    return first < table->ranges[slot + 1] && first->from == 0 && first->below == SIZE_MAX;
+}
 
 /* ---- stats.c ---- */
 

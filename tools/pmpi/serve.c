@@ -79,7 +79,23 @@ static enum pmpi_reason look_at(struct pmpi_call *call)
         return call->state->reason;
     if (!pmpi_wire_size(call, &call->bytes))
         return PMPI_ARGUMENT;
-    return pmpi_choice_is_mpi(call, call->bytes) ? PMPI_CHOICE : PMPI_SERVED;
+    return pmpi_table_has(call->state->table, pmpi_table_slot(call->kind, call->form), call->bytes)
+               ? PMPI_CHOICE
+               : PMPI_SERVED;
+}
+
+int pmpi_is_left(enum pmpi_kind kind, enum pmpi_form form, MPI_Comm comm, MPI_Count count,
+                 MPI_Datatype type)
+{
+    const struct pmpi_comm *state = pmpi_comm_known(comm);
+    int slot = pmpi_table_slot(kind, form);
+    if (!state || !state->table || pmpi_counts ||
+        atomic_load_explicit(&pmpi_under_way, memory_order_relaxed) > 0)
+        return 0;
+    if (pmpi_table_has_all(state->table, slot))
+        return 1;
+    const struct pmpi_type *known = count >= 0 ? pmpi_type_find(type) : NULL;
+    return known && pmpi_table_has(state->table, slot, (size_t)count * known->size);
 }
 
 int pmpi_is_served(struct pmpi_call *call, enum pmpi_form form)
