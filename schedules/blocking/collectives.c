@@ -320,6 +320,33 @@ static int begin(struct weft_context *context, struct weft__blocking_call *call,
     return status;
 }
 
+int weft_collectives_fail(struct weft_context *context, int status, const char *text)
+{
+    if (!context)
+        return INVALID("%s: argument `context` is NULL", __func__);
+    if (status >= 0)
+        return INVALID("%s: argument `status` is %d, expected an error", __func__, status);
+    int outside = weft__queue_outside(__func__, context);
+    if (outside)
+        return outside;
+    struct weft__blocking *blocking = weft_context_attached(context, &attached);
+    if (!blocking) /* so no call has been made, or there is no memory for any */
+        return weft_sequence_fail(context, status, text);
+    int entered = enter(blocking, __func__);
+    if (entered)
+        return entered;
+    weft__queue_take_back(blocking);
+    int failed = WEFT_OK;
+    if (blocking->oldest) {
+        weft_error_set_text(status, text ? text : weft_status_text(status));
+        weft__queue_fail(blocking, status);
+    } else {
+        failed = weft_sequence_fail(context, status, text);
+    }
+    leave(blocking);
+    return failed;
+}
+
 /* What functions have in common of a call; and one with lists. */
 #define CALL(number, buffer, other, ...)                                                           \
     (&(struct weft__blocking_call){.who = __func__,                                                \

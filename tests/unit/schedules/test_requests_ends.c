@@ -87,6 +87,67 @@ Test(requests_ends, a_thousand_that_fail_at_once)
     ranks_run_each_progress(fail_many, 2, NULL);
 }
 
+/* One rank after the other fails a call of its own accord, behind requests and behind none. */
+static int fail_by_word(struct weft_context *context, void *user)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    struct sum sums[8];
+    (void)user;
+    for (int culprit = 0; culprit < size; culprit++) {
+        for (int i = 0; i < 8; i++)
+            if (i % 3 == 0 && rank == culprit)
+                OK(weft_collectives_fail(context, WEFT_ERR_IO, i == 3 ? NULL : "the dog ate it"));
+            else
+                OK(begin_sum(context, &sums[i], 2, i));
+        for (int i = 8; i-- > 0;) {
+            if (i % 3 != 0) {
+                end_sum(context, &sums[i]);
+                continue;
+            }
+            if (rank == culprit)
+                continue;
+            CHECK_STATUS(weft_request_wait(sums[i].request, WEFT_NEVER), WEFT_ERR_PEER);
+            CHECK_TEXT(weft_error_text(),
+                       i == 3 ? weft_status_text(WEFT_ERR_IO) : "the dog ate it");
+            weft_request_destroy(sums[i].request);
+        }
+        still_in_step(context);
+    }
+    return WEFT_OK;
+}
+
+static void fail_by_word_locally(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)rank;
+    fail_by_word(context, ranks->user);
+}
+
+Test(requests_ends, a_rank_that_fails_a_call_of_its_own_accord)
+{
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_each_way(fail_by_word_locally, sizes[i], NULL);
+    for (unsigned seed = 0; seed < 32; seed++) {
+        struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
+        OK(weft_virtual_run(sizes[seed % SIZES], &config, fail_by_word, NULL));
+    }
+}
+
+static void refuse_to_fail(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks;
+    (void)rank;
+    CHECK_STATUS(weft_collectives_fail(NULL, WEFT_ERR_IO, "x"), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "weft_collectives_fail: argument `context` is NULL");
+    CHECK_STATUS(weft_collectives_fail(context, WEFT_OK, "x"), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "argument `status` is 0, expected an error");
+    still_in_step(context);
+}
+
+Test(requests_ends, what_is_no_failure)
+{
+    ranks_run_once(refuse_to_fail, 2, NULL);
+}
+
 /* A call that waits, and is wrong, does so at once. */
 static void fail_a_blocking_one(struct ranks *ranks, struct weft_context *context, int rank)
 {
