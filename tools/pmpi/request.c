@@ -50,7 +50,7 @@ static struct operation *first, **last = &first; /* in the order of their calls 
 static struct token *tokens[CHAINS];
 static struct token *dead; /* freed, and not under way: ended by who does not drive */
 static struct failure *failures;
-static _Atomic int failed;
+_Atomic int pmpi_failed;
 
 /* ---- generalised requests ---- */
 
@@ -84,7 +84,7 @@ static void note_failure(MPI_Request handle, MPI_Comm comm, int code)
         return;
     *failure = (struct failure){handle, comm, code, failures};
     failures = failure;
-    atomic_fetch_add(&failed, 1);
+    atomic_fetch_add(&pmpi_failed, 1);
 }
 
 static int take_failure(MPI_Request handle, MPI_Comm *comm)
@@ -100,7 +100,7 @@ static int take_failure(MPI_Request handle, MPI_Comm *comm)
         *comm = failure->comm;
         *link = failure->next;
         free(failure);
-        atomic_fetch_sub(&failed, 1);
+        atomic_fetch_sub(&pmpi_failed, 1);
     }
     pthread_mutex_unlock(&lock);
     return code;
@@ -154,8 +154,10 @@ static int begin(struct operation *operation)
     return status == WEFT_OK ? 1 : status;
 }
 
+/* From then on another thread may end it. */
 static void append(struct operation *operation)
 {
+    int by_user = pmpi_is_by_user(&operation->call);
     operation->next = NULL;
     pmpi_comm_hold(operation->call.state);
     pmpi_op_hold(&operation->call);
@@ -164,7 +166,7 @@ static void append(struct operation *operation)
     last = &operation->next;
     atomic_fetch_add(&pmpi_under_way, 1);
     pthread_mutex_unlock(&lock);
-    pmpi_rescue_arm(pmpi_is_by_user(&operation->call));
+    pmpi_rescue_arm(by_user);
 }
 
 /* There is no memory for what is under way: the call fails, in its turn. */
@@ -386,7 +388,7 @@ int pmpi_request_completed(MPI_Request request)
 {
     int code = MPI_SUCCESS;
     MPI_Comm comm = MPI_COMM_NULL;
-    if (atomic_load_explicit(&failed, memory_order_relaxed) > 0)
+    if (atomic_load_explicit(&pmpi_failed, memory_order_relaxed) > 0)
         code = take_failure(request, &comm);
     if (atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) > 0) {
         pthread_mutex_lock(&lock);

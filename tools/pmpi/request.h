@@ -13,9 +13,11 @@
 
 #include "tools/pmpi/pmpi.h"
 
-/** Calls under way, and tokens that there are. 0: nothing has to be looked at. */
+/** Calls under way, tokens that there are, and calls that have failed, which MPI does not know. 0:
+ *  nothing has to be looked at. */
 extern _Atomic int pmpi_under_way;
 extern _Atomic int pmpi_tokens;
+extern _Atomic int pmpi_failed;
 
 /** Starts a call of weft's. @return as pmpi_serve(). */
 int pmpi_request_start(struct pmpi_call *call, MPI_Request *request, int *code);

@@ -14,7 +14,8 @@
 static int has_requests(void)
 {
     return atomic_load_explicit(&pmpi_under_way, memory_order_relaxed) > 0 ||
-           atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) > 0;
+           atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&pmpi_failed, memory_order_relaxed) > 0;
 }
 
 static int is_under_way(void)
