@@ -20,7 +20,10 @@ static int keyval = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmpi_comm *all;
 static struct pmpi_comm *dead; /* nobody holds them any more */
-static _Atomic int serial;     /* contexts that this rank has numbered */
+/* What communicators have for whose own there was no memory: those whose ranks have agreed on that,
+ * and those whose ranks would make a context next. */
+static struct pmpi_comm lost = {.reason = PMPI_NO_MEMORY}, losing = {.reason = PMPI_SERVED};
+static _Atomic int serial; /* contexts that this rank has numbered */
 
 _Atomic unsigned pmpi_comm_epoch;
 _Thread_local struct pmpi_remembered pmpi_remembered[PMPI_REMEMBERED];
@@ -78,7 +81,10 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
     (void)comm;
     (void)key;
     (void)extra;
-    forget(value);
+    if (value == &lost || value == &losing)
+        atomic_fetch_add(&pmpi_comm_epoch, 1);
+    else
+        forget(value);
     return MPI_SUCCESS;
 }
 
@@ -122,30 +128,39 @@ static int locate(MPI_Comm comm, int size, int *ranks)
     return inside;
 }
 
+/* Why it can have no context, or PMPI_SERVED; needs no memory. */
+static enum pmpi_reason judge(MPI_Comm comm, int size, int order)
+{
+    int inter = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        return PMPI_INTER;
+    if (!pmpi_world)
+        return PMPI_NO_CONTEXT;
+    return order == MPI_IDENT || locate(comm, size, NULL) ? PMPI_SERVED : PMPI_OUTSIDE;
+}
+
 static struct pmpi_comm *look_at(MPI_Comm comm)
 {
-    int inter = 0, order = MPI_UNEQUAL;
+    int size = 0, order = MPI_UNEQUAL;
+    PMPI_Comm_size(comm, &size);
+    PMPI_Comm_compare(comm, MPI_COMM_WORLD, &order);
+    enum pmpi_reason reason = judge(comm, size, order);
     struct pmpi_comm *state = weft_memory_alloc(1, sizeof *state);
-    if (!state || PMPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS) {
-        weft_memory_free(state);
-        return NULL;
-    }
+    if (!state)
+        return reason == PMPI_SERVED ? &losing : &lost;
     state->comm = comm;
     state->holds = 1;
+    state->size = size;
+    state->reason = reason;
     PMPI_Comm_rank(comm, &state->rank);
-    PMPI_Comm_size(comm, &state->size);
-    PMPI_Comm_compare(comm, MPI_COMM_WORLD, &order);
-    if (inter)
-        state->reason = PMPI_INTER;
-    else if (!pmpi_world)
-        state->reason = PMPI_NO_CONTEXT;
-    else if (order == MPI_IDENT) {
+    if (reason != PMPI_SERVED)
+        return state;
+    if (order == MPI_IDENT) {
         state->context = pmpi_world;
-        state->table = pmpi_choice_table(pmpi_choice_world, state->size);
-    } else if (!locate(comm, state->size, NULL))
-        state->reason = PMPI_OUTSIDE;
-    if (state->reason == PMPI_SERVED)
-        state->lists = weft_memory_alloc(4 * (size_t)state->size, sizeof *state->lists);
+        state->table = pmpi_choice_table(pmpi_choice_world, size);
+    }
+    state->lists = weft_memory_alloc(PMPI_LISTS * (size_t)size, sizeof *state->lists);
     return state;
 }
 
@@ -159,13 +174,16 @@ static struct pmpi_comm *find_or_make(MPI_Comm comm)
     if (found)
         return state;
     state = look_at(comm);
-    if (!state)
-        return NULL;
+    int is_own = state != &lost && state != &losing;
     if (PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS) {
-        weft_memory_free(state->lists);
-        weft_memory_free(state);
+        if (is_own) {
+            weft_memory_free(state->lists);
+            weft_memory_free(state);
+        }
         return NULL;
     }
+    if (!is_own)
+        return state;
     state->next = all;
     if (all)
         all->previous = state;
@@ -205,25 +223,43 @@ static int agree(MPI_Comm comm, int mine[3], int agreed[3])
     return code == MPI_SUCCESS ? pmpi_wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
-/* Rank 0 gives the number that tells the context apart, and where it is (choice.c). */
-int pmpi_comm_connect(struct pmpi_comm *state)
+int pmpi_comm_any(MPI_Comm comm, int mine)
 {
+    int agreed[3] = {0};
+    return agree(comm, (int[]){mine, 0, 0}, agreed) != MPI_SUCCESS || agreed[0];
+}
+
+/* The ranks of a communicator without a record here agree that it has no context. */
+static enum pmpi_reason lose(MPI_Comm comm)
+{
+    int agreed[3];
+    agree(comm, (int[]){-1, -1, 1}, agreed);
+    PMPI_Comm_set_attr(comm, keyval, &lost);
+    return PMPI_NO_MEMORY;
+}
+
+/* Rank 0 gives the number that tells the context apart, and where it is (choice.c). */
+enum pmpi_reason pmpi_comm_connect(MPI_Comm comm, struct pmpi_comm *state)
+{
+    if (state == &losing)
+        return lose(comm);
     int *ranks = weft_memory_alloc((size_t)state->size, sizeof *ranks);
     int mine[3] = {-1, -1, !ranks || !state->lists}, agreed[3] = {0, 0, 1};
-    int status = WEFT_ERR_MEMORY;
     if (ranks)
-        locate(state->comm, state->size, ranks);
+        locate(comm, state->size, ranks);
     if (ranks && state->rank == 0) {
         mine[0] = atomic_fetch_add(&serial, 1);
         mine[1] = pmpi_choice_place(ranks, state->size);
     }
-    if (agree(state->comm, mine, agreed) == MPI_SUCCESS && !agreed[2])
-        status = weft_context_subset(pmpi_world, ranks, state->size, agreed[0], &state->context);
-    weft_memory_free(ranks);
-    state->table = pmpi_choice_table(agreed[1], state->size);
-    if (status != WEFT_OK)
+    if (agree(comm, mine, agreed) != MPI_SUCCESS || agreed[2])
+        state->reason = PMPI_NO_MEMORY;
+    else if (weft_context_subset(pmpi_world, ranks, state->size, agreed[0], &state->context) !=
+             WEFT_OK)
         state->reason = PMPI_NO_CONTEXT;
-    return status == WEFT_OK;
+    weft_memory_free(ranks);
+    if (state->context)
+        state->table = pmpi_choice_table(agreed[1], state->size);
+    return state->reason;
 }
 
 void pmpi_comm_adopt(MPI_Comm comm)
@@ -232,7 +268,7 @@ void pmpi_comm_adopt(MPI_Comm comm)
         return;
     struct pmpi_comm *state = pmpi_comm_find(comm);
     if (state && state->reason == PMPI_SERVED && !state->context)
-        pmpi_comm_connect(state);
+        pmpi_comm_connect(comm, state);
 }
 
 /* ---- errors ---- */

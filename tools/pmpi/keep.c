@@ -22,6 +22,11 @@ struct held {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct held *helds;
 
+static int no_memory(void)
+{
+    return weft_error_set(WEFT_ERR_MEMORY, "no memory to keep what a call under way needs");
+}
+
 static struct held **find(const struct held *like)
 {
     struct held **link = &helds;
@@ -31,7 +36,7 @@ static struct held **find(const struct held *like)
     return link;
 }
 
-static void hold(const struct held *like)
+static int hold(const struct held *like)
 {
     pthread_mutex_lock(&lock);
     struct held *held = *find(like);
@@ -43,6 +48,7 @@ static void hold(const struct held *like)
     if (held)
         held->holds++;
     pthread_mutex_unlock(&lock);
+    return held ? WEFT_OK : no_memory();
 }
 
 static void free_it(struct held *held)
@@ -91,24 +97,28 @@ static int is_named(MPI_Datatype type)
     return combiner == MPI_COMBINER_NAMED;
 }
 
-static void keep(struct pmpi_kept_types *kept, MPI_Datatype type)
+static int keep(struct pmpi_kept_types *kept, MPI_Datatype type)
 {
     if (is_named(type))
-        return;
-    hold(&(struct held){.type = type});
-    kept->list[kept->count++] = type;
+        return WEFT_OK;
+    int status = hold(&(struct held){.type = type});
+    if (status == WEFT_OK)
+        kept->list[kept->count++] = type;
+    return status;
 }
 
-void pmpi_keep_types(struct pmpi_call *call, int side, struct pmpi_kept_types *kept)
+int pmpi_keep_types(struct pmpi_call *call, int side, struct pmpi_kept_types *kept)
 {
     struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
     int size = part->types ? call->state->size : 1;
     /* That of a reduction is its operation's, also where nothing is received. */
     if (!pmpi_wire_has_types(call, side) && !pmpi_is_reduction(call->kind))
-        return;
+        return WEFT_OK;
     kept->list = size == 1 ? &kept->one : malloc((size_t)size * sizeof *kept->list);
-    for (int r = 0; r < size && kept->list; r++)
-        keep(kept, part->types ? part->types[r] : part->type);
+    int status = kept->list ? WEFT_OK : no_memory();
+    for (int r = 0; r < size && status == WEFT_OK; r++)
+        status = keep(kept, part->types ? part->types[r] : part->type);
+    return status;
 }
 
 void pmpi_drop_types(struct pmpi_kept_types *kept)
@@ -135,10 +145,9 @@ int pmpi_is_by_user(const struct pmpi_call *call)
     return pmpi_is_reduction(call->kind) && !pmpi_op_is_own(call->op);
 }
 
-void pmpi_op_hold(const struct pmpi_call *call)
+int pmpi_op_hold(const struct pmpi_call *call)
 {
-    if (pmpi_is_by_user(call))
-        hold(&(struct held){.is_op = 1, .op = call->op});
+    return pmpi_is_by_user(call) ? hold(&(struct held){.is_op = 1, .op = call->op}) : WEFT_OK;
 }
 
 void pmpi_op_leave(const struct pmpi_call *call)

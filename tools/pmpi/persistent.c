@@ -54,7 +54,7 @@ static size_t count_of(const struct pmpi_call *call)
     }
 }
 
-int pmpi_persistent_make(const struct pmpi_call *call, struct weft_run **run)
+static int make(const struct pmpi_call *call, struct weft_run **run)
 {
     const struct form *form = &forms[call->kind];
     struct weft_template_params params;
@@ -96,10 +96,21 @@ static int bind(const struct pmpi_call *call, struct weft_run *run, int side)
     return weft_run_bind(run, slot, wire->data, info.count, dtype_of(call));
 }
 
-int pmpi_persistent_start(const struct pmpi_call *call, struct weft_run *run)
+static int bind_both(const struct pmpi_call *call, struct weft_run *run)
 {
     int status = bind(call, run, 0);
-    if (status == WEFT_OK)
-        status = bind(call, run, 1);
+    return status == WEFT_OK ? bind(call, run, 1) : status;
+}
+
+/* Bound at once, so what that takes is there when it is started. */
+int pmpi_persistent_make(const struct pmpi_call *call, struct weft_run **run)
+{
+    int status = make(call, run);
+    return status == WEFT_OK ? bind_both(call, *run) : status;
+}
+
+int pmpi_persistent_start(const struct pmpi_call *call, struct weft_run *run)
+{
+    int status = bind_both(call, run);
     return status == WEFT_OK ? weft_run_start(run) : status;
 }

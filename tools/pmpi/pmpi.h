@@ -61,6 +61,7 @@ enum pmpi_form { PMPI_BLOCKING, PMPI_NONBLOCKING, PMPI_PERSISTENT, PMPI_FORM_COU
     X(PMPI_INTER, "an intercommunicator")                                                          \
     X(PMPI_OUTSIDE, "processes outside MPI_COMM_WORLD")                                            \
     X(PMPI_NO_CONTEXT, "no context could be made")                                                 \
+    X(PMPI_NO_MEMORY, "no memory for it on a rank")                                                \
     X(PMPI_NOT_YET, "no blocking collective has been called on the communicator")                  \
     X(PMPI_NOT_DRIVEN, "several hosts without MPI_THREAD_MULTIPLE, and it does not block")         \
     X(PMPI_ARGUMENT, "an argument for MPI to refuse")                                              \
@@ -124,6 +125,9 @@ struct pmpi_table {
 struct pmpi_row;
 struct pmpi_kept;
 
+/** Counts and places of what is sent and of what is received, and room. */
+enum { PMPI_LISTS = 6 };
+
 /** What a communicator of MPI has here. */
 struct pmpi_comm {
     MPI_Comm comm;
@@ -131,11 +135,12 @@ struct pmpi_comm {
     /** NULL: there is none yet, or `reason` says why there never will be one. */
     struct weft_context *context;
     enum pmpi_reason reason;
-    /** Four lists of a number for each rank, for the blocking call under way. */
+    /** PMPI_LISTS of a number for each rank, for the blocking call under way. */
     size_t *lists;
     /** The communicator, calls under way and persistent requests: the last ends it. */
     _Atomic int holds;
     const struct pmpi_table *table; /* once it has a context */
+    int persists_not;               /* a rank had no memory for a persistent request: no more */
     unsigned waits_in;              /* request.c: the pass in which its first call had not ended */
     /** What was done (stats.c); once it has been freed, with others of its name. */
     struct pmpi_row *rows;
@@ -160,7 +165,7 @@ struct pmpi_wire {
     void *data;
     size_t count;
     const size_t *counts, *places;
-    /** Packed; else NULL. */
+    /** Packed; else NULL. That of a persistent request stays. */
     void *packed;
 };
 
@@ -179,7 +184,7 @@ struct pmpi_call {
     enum pmpi_reason reason;
     const struct pmpi_reduction *reduction;
     struct pmpi_wire sent, received;
-    size_t *lists; /* four of a number for each rank */
+    size_t *lists; /* PMPI_LISTS of a number for each rank */
     size_t bytes;
     uint64_t began_ns;
 };
@@ -234,8 +239,10 @@ static inline struct pmpi_comm *pmpi_comm_known(MPI_Comm comm)
     return place->comm == comm && place->epoch == now ? place->state : NULL;
 }
 /** Makes the context of a communicator that has none. All its ranks are in the same blocking
- *  collective. @return 1, or 0: there is none, on any of them. */
-int pmpi_comm_connect(struct pmpi_comm *state);
+ *  collective. @return PMPI_SERVED, or why there is none, on any of them. */
+enum pmpi_reason pmpi_comm_connect(MPI_Comm comm, struct pmpi_comm *state);
+/** Whether any rank says so; all are in the same call. */
+int pmpi_comm_any(MPI_Comm comm, int mine);
 /** A blocking function has made a communicator, or MPI_COMM_NULL: makes its context. */
 void pmpi_comm_adopt(MPI_Comm comm);
 /** What ends once nobody holds it; ended by pmpi_comm_bury(), from a call that does not drive. */
@@ -253,8 +260,10 @@ void pmpi_comm_each(void (*visit)(struct pmpi_comm *state, void *user), void *us
 
 int pmpi_type_open(void);
 void pmpi_type_close(void);
-/** NULL: no datatype, or not committed: MPI says what is wrong. */
+/** NULL: no datatype, or not committed: MPI says what is wrong. pmpi_type_lost: there is no memory to
+ *  know about it. */
 struct pmpi_type *pmpi_type_find(MPI_Datatype type);
+extern struct pmpi_type pmpi_type_lost;
 /** Elements at `data` to and from packed bytes. @return an error of MPI. */
 int pmpi_type_pack(const struct pmpi_type *type, const void *data, size_t count, void *packed);
 int pmpi_type_unpack(const struct pmpi_type *type, const void *packed, void *data, size_t count);
@@ -263,8 +272,8 @@ int pmpi_type_unpack(const struct pmpi_type *type, const void *packed, void *dat
 
 /** What operations of users have left. */
 void pmpi_reduction_close(void);
-/** NULL: MPI says what is wrong, or there is no memory. */
-const struct pmpi_reduction *pmpi_reduction_find(MPI_Op op, struct pmpi_type *type);
+/** @param reduction NULL, with WEFT_OK: MPI says what is wrong. @return WEFT_OK; WEFT_ERR_MEMORY. */
+int pmpi_reduction_find(MPI_Op op, struct pmpi_type *type, const struct pmpi_reduction **reduction);
 /** A datatype, or an operation, is freed. */
 void pmpi_reduction_forget_type(struct pmpi_type *type);
 void pmpi_reduction_forget_op(MPI_Op op);
@@ -281,6 +290,9 @@ int pmpi_is_left(enum pmpi_kind kind, enum pmpi_form form, MPI_Comm comm, MPI_Co
 int pmpi_serve(struct pmpi_call *call, int *code);
 /** Who does a call that does not block. */
 int pmpi_is_served(struct pmpi_call *call, enum pmpi_form form);
+/** Of a call that has been asked about: whether its size decides, or what is wrong with it, which
+ *  only some ranks may see; the same on all ranks. */
+int pmpi_is_by_size(const struct pmpi_call *call);
 /** Calls weft; `request` NULL: the blocking function. */
 int pmpi_execute(struct pmpi_call *call, struct weft_request **request);
 

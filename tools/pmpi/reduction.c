@@ -148,46 +148,60 @@ static int make_op(struct pmpi_reduction *reduction)
 {
     struct weft_op_config config;
     int commutes = 0;
-    if (PMPI_Op_commutative(reduction->mpi_op, &commutes) != MPI_SUCCESS)
-        return 0;
+    PMPI_Op_commutative(reduction->mpi_op, &commutes);
     weft_op_config_init(&config);
     config.name = "mpi-op";
     config.flags = commutes ? WEFT_OP_COMMUTES : 0;
     config.reduce = reduction->packed ? reduce_packed : reduce_plain;
     config.user = reduction;
-    if (weft_op_create(&reduction->own, &config) != WEFT_OK)
-        return 0;
+    int status = weft_op_create(&reduction->own, &config);
     reduction->op = reduction->own;
-    return 1;
+    return status;
 }
 
 /* ---- what there is ---- */
 
-static struct pmpi_reduction *make(MPI_Op op, struct pmpi_type *type, int kind)
+/* The one of weft, if it has that. */
+static int is_built_in(int kind, const struct pmpi_type *type)
 {
-    struct pmpi_reduction *reduction = NULL;
-    if (is_legal(op, type->type))
-        reduction = weft_memory_alloc(1, sizeof *reduction);
-    if (!reduction)
-        return NULL;
-    reduction->mpi_op = op;
-    reduction->type = type;
-    if (kind >= 0 && type->dtype != WEFT_DTYPE_COUNT &&
-        weft_op_supports(weft_op_builtin((weft_op_kind_t)kind), type->dtype)) {
+    return kind >= 0 && type->dtype != WEFT_DTYPE_COUNT &&
+           weft_op_supports(weft_op_builtin((weft_op_kind_t)kind), type->dtype);
+}
+
+static int settle(struct pmpi_reduction *reduction, int kind)
+{
+    const struct pmpi_type *type = reduction->type;
+    if (is_built_in(kind, type)) {
         reduction->op = weft_op_builtin((weft_op_kind_t)kind);
         reduction->dtype = type->dtype;
         reduction->bytes = type->size;
-        return reduction;
+        return WEFT_OK;
     }
     reduction->packed = !type->dense && !type->named;
     reduction->bytes = reduction->packed ? type->size : (size_t)type->extent;
-    if (reduction->bytes > 0 && reduction->bytes <= WEFT_DTYPE_OPAQUE_MAX) {
-        reduction->dtype = weft_dtype_opaque(reduction->bytes);
-        if (make_op(reduction))
-            return reduction;
-    }
-    weft_memory_free(reduction);
-    return NULL;
+    if (reduction->bytes == 0 || reduction->bytes > WEFT_DTYPE_OPAQUE_MAX)
+        return WEFT_ERR_UNSUPPORTED;
+    reduction->dtype = weft_dtype_opaque(reduction->bytes);
+    return make_op(reduction);
+}
+
+/* As pmpi_reduction_find(). */
+static int make(MPI_Op op, struct pmpi_type *type, int kind, struct pmpi_reduction **made)
+{
+    *made = NULL;
+    if (!is_legal(op, type->type))
+        return WEFT_OK;
+    struct pmpi_reduction *reduction = weft_memory_alloc(1, sizeof *reduction);
+    if (!reduction)
+        return no_memory();
+    reduction->mpi_op = op;
+    reduction->type = type;
+    int status = settle(reduction, kind);
+    if (status == WEFT_OK)
+        *made = reduction;
+    else
+        weft_memory_free(reduction);
+    return status == WEFT_ERR_UNSUPPORTED ? WEFT_OK : status;
 }
 
 static void drop(struct pmpi_reduction *reduction)
@@ -197,40 +211,42 @@ static void drop(struct pmpi_reduction *reduction)
     weft_memory_free(reduction);
 }
 
-static struct pmpi_reduction *find_of_user(MPI_Op op, struct pmpi_type *type)
+static int find_of_user(MPI_Op op, struct pmpi_type *type, struct pmpi_reduction **found)
 {
-    struct pmpi_reduction *reduction = of_users;
-    while (reduction && (reduction->mpi_op != op || reduction->type != type))
-        reduction = reduction->next;
-    if (reduction)
-        return reduction;
-    reduction = make(op, type, -1);
-    if (reduction) {
-        reduction->next = of_users;
-        of_users = reduction;
+    *found = of_users;
+    while (*found && ((*found)->mpi_op != op || (*found)->type != type))
+        *found = (*found)->next;
+    if (*found)
+        return WEFT_OK;
+    int status = make(op, type, -1, found);
+    if (*found) {
+        (*found)->next = of_users;
+        of_users = *found;
     }
-    return reduction;
+    return status;
 }
 
-const struct pmpi_reduction *pmpi_reduction_find(MPI_Op op, struct pmpi_type *type)
+int pmpi_reduction_find(MPI_Op op, struct pmpi_type *type, const struct pmpi_reduction **reduction)
 {
-    int kind, number = number_of(op, &kind);
-    struct pmpi_reduction *reduction = NULL;
+    int kind, status = WEFT_OK, number = number_of(op, &kind);
+    struct pmpi_reduction *found = NULL;
     if (number >= 0) /* acquire pairs with the release below */
-        reduction = atomic_load_explicit(&type->reductions[number], memory_order_acquire);
-    if (reduction || op == MPI_OP_NULL)
-        return reduction;
+        found = atomic_load_explicit(&type->reductions[number], memory_order_acquire);
+    *reduction = found;
+    if (found || op == MPI_OP_NULL)
+        return WEFT_OK;
     pthread_mutex_lock(&lock);
     if (number < 0) {
-        reduction = find_of_user(op, type);
+        status = find_of_user(op, type, &found);
     } else {
-        reduction = atomic_load_explicit(&type->reductions[number], memory_order_relaxed);
-        if (!reduction)
-            reduction = make(op, type, kind);
-        atomic_store_explicit(&type->reductions[number], reduction, memory_order_release);
+        found = atomic_load_explicit(&type->reductions[number], memory_order_relaxed);
+        if (!found)
+            status = make(op, type, kind, &found);
+        atomic_store_explicit(&type->reductions[number], found, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
-    return reduction;
+    *reduction = found;
+    return status;
 }
 
 /* Those of users with an operation or with a datatype. */

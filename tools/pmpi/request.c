@@ -10,34 +10,30 @@
 
 struct token;
 
-/* A call under way. */
+/* A call under way; or one that has failed, until MPI completes it. */
 struct operation {
     struct pmpi_call call;
     struct pmpi_kept_types types;
     struct weft_request *request;
     MPI_Request handle;  /* the generalised request */
     struct token *token; /* or the token whose it is */
+    MPI_Comm comm;       /* what it has failed with, and where */
+    int code;
     struct operation *next;
 };
 
+/* It has all that a start takes. */
 struct token {
     MPI_Request handle;
     struct pmpi_call call;
+    struct operation operation;
     struct pmpi_kept_types types[2];
     struct weft_run *run;
     /* Started, and MPI has not completed it; weft's has not ended; MPI's is started. */
     int active, busy, started;
-    int freed;
+    int freed, holds_op;
     int code;           /* what the call has failed with */
     struct token *next; /* of its chain, or of those that are to be ended */
-};
-
-/* A generalised request that has failed, until MPI completes it. */
-struct failure {
-    MPI_Request handle;
-    MPI_Comm comm;
-    int code;
-    struct failure *next;
 };
 
 enum { CHAINS = 64 };
@@ -49,7 +45,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct operation *first, **last = &first; /* in the order of their calls */
 static struct token *tokens[CHAINS];
 static struct token *dead; /* freed, and not under way: ended by who does not drive */
-static struct failure *failures;
+static struct operation *failures;
 _Atomic int pmpi_failed;
 
 /* ---- generalised requests ---- */
@@ -77,25 +73,15 @@ static int cancel(void *state, int complete)
     return MPI_SUCCESS;
 }
 
-static void note_failure(MPI_Request handle, MPI_Comm comm, int code)
-{
-    struct failure *failure = malloc(sizeof *failure);
-    if (!failure)
-        return;
-    *failure = (struct failure){handle, comm, code, failures};
-    failures = failure;
-    atomic_fetch_add(&pmpi_failed, 1);
-}
-
 static int take_failure(MPI_Request handle, MPI_Comm *comm)
 {
     int code = MPI_SUCCESS;
     pthread_mutex_lock(&lock);
-    struct failure **link = &failures;
+    struct operation **link = &failures;
     while (*link && (*link)->handle != handle)
         link = &(*link)->next;
     if (*link) {
-        struct failure *failure = *link;
+        struct operation *failure = *link;
         code = failure->code;
         *comm = failure->comm;
         *link = failure->next;
@@ -108,11 +94,23 @@ static int take_failure(MPI_Request handle, MPI_Comm *comm)
 
 /* ---- starting ---- */
 
-static void discard(struct operation *operation)
+/* What an operation that is none of a token's needs no more. */
+static void strip(struct operation *operation)
 {
     pmpi_drop_types(&operation->types);
     free(operation->call.lists);
+    operation->call.lists = NULL;
+}
+
+static void discard(struct operation *operation)
+{
+    strip(operation);
     free(operation);
+}
+
+static size_t *make_lists(const struct pmpi_call *call)
+{
+    return malloc(PMPI_LISTS * (size_t)call->state->size * sizeof *call->lists);
 }
 
 /* A call that outlives its function: the lists are its own. */
@@ -123,7 +121,7 @@ static struct operation *copy_of(const struct pmpi_call *call)
         return NULL;
     operation->call = *call;
     operation->handle = MPI_REQUEST_NULL;
-    operation->call.lists = malloc(4 * (size_t)call->state->size * sizeof *operation->call.lists);
+    operation->call.lists = make_lists(call);
     if (operation->call.lists)
         return operation;
     free(operation);
@@ -131,24 +129,39 @@ static struct operation *copy_of(const struct pmpi_call *call)
 }
 
 /* The datatypes that are looked at again, by an operation or to unpack, are kept; a token has kept
- * its own. 1: it is under way; 0: it is MPI's; an error of weft below that. */
+ * its own. */
+static int open_sides(struct operation *operation)
+{
+    struct pmpi_call *call = &operation->call;
+    int status = WEFT_OK;
+    if (!operation->token && pmpi_is_reduction(call->kind))
+        status = pmpi_keep_types(call, 1, &operation->types);
+    if (status == WEFT_OK)
+        status = pmpi_wire_open(call, &call->reason);
+    if (status == WEFT_OK && call->reason == PMPI_SERVED && !operation->token &&
+        call->received.packed && !call->reduction)
+        status = pmpi_keep_types(call, 1, &operation->types);
+    return status;
+}
+
+/* 1: it is under way; 0: it is MPI's; an error of weft below that. */
 static int begin(struct operation *operation)
 {
     struct pmpi_call *call = &operation->call;
     struct token *token = operation->token;
-    if (!token && pmpi_is_reduction(call->kind))
-        pmpi_keep_types(call, 1, &operation->types);
-    int status = pmpi_wire_open(call, &call->reason);
+    int status = open_sides(operation);
     if (call->reason != PMPI_SERVED)
         return 0;
-    if (!token && call->received.packed && !call->reduction)
-        pmpi_keep_types(call, 1, &operation->types);
-    if (status == WEFT_OK && token)
-        status = pmpi_persistent_start(call, token->run);
-    else if (status == WEFT_OK)
-        status = pmpi_execute(call, &operation->request);
-    else if (!token)
-        weft_sequence_fail(call->state->context, status, weft_error_text());
+    if (status == WEFT_OK && !token)
+        status = pmpi_op_hold(call);
+    if (status != WEFT_OK && !token)
+        weft_collectives_fail(call->state->context, status, weft_error_text());
+    if (status == WEFT_OK) {
+        status = token ? pmpi_persistent_start(call, token->run)
+                       : pmpi_execute(call, &operation->request);
+        if (status != WEFT_OK && !token)
+            pmpi_op_leave(call);
+    }
     if (status != WEFT_OK)
         pmpi_wire_close(call, status);
     return status == WEFT_OK ? 1 : status;
@@ -160,7 +173,6 @@ static void append(struct operation *operation)
     int by_user = pmpi_is_by_user(&operation->call);
     operation->next = NULL;
     pmpi_comm_hold(operation->call.state);
-    pmpi_op_hold(&operation->call);
     pthread_mutex_lock(&lock);
     *last = operation;
     last = &operation->next;
@@ -173,7 +185,7 @@ static void append(struct operation *operation)
 static int give_up(struct pmpi_call *call)
 {
     weft_error_set(WEFT_ERR_MEMORY, "no memory for a call that does not block");
-    weft_sequence_fail(call->state->context, WEFT_ERR_MEMORY, weft_error_text());
+    weft_collectives_fail(call->state->context, WEFT_ERR_MEMORY, weft_error_text());
     return pmpi_comm_raise(call->state, WEFT_ERR_MEMORY);
 }
 
@@ -256,8 +268,12 @@ static void end_token(struct token *token)
     weft_run_destroy(token->run);
     pmpi_drop_types(&token->types[0]);
     pmpi_drop_types(&token->types[1]);
-    pmpi_op_leave(&token->call);
+    if (token->holds_op)
+        pmpi_op_leave(&token->call);
     pmpi_comm_leave(token->call.state);
+    free(token->call.sent.packed);
+    free(token->call.received.packed);
+    free(token->call.lists);
     free(token);
 }
 
@@ -274,20 +290,31 @@ static void bury(void)
     }
 }
 
-/* The run of a token. 0: it is MPI's; 1: there is one; an error of weft below that. */
-static int make_run(struct token *token)
+/* A token with its run, and a handle. 0: it is MPI's; 1: there is one; an error of weft below that. */
+static int prepare(struct token *token, struct pmpi_call *given)
 {
-    struct operation *trial = copy_of(&token->call);
-    if (!trial)
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a persistent request");
-    int status = pmpi_wire_open(&trial->call, &token->call.reason);
-    int served = token->call.reason == PMPI_SERVED;
-    if (served && status == WEFT_OK)
-        status = pmpi_persistent_make(&trial->call, &token->run);
-    if (served)
-        pmpi_wire_close(&trial->call, WEFT_ERR_CANCELLED);
-    discard(trial);
-    return !served ? 0 : status == WEFT_OK ? 1 : status;
+    struct pmpi_call *call = &token->call;
+    token->handle = MPI_REQUEST_NULL;
+    *call = *given;
+    pmpi_comm_hold(call->state);
+    call->lists = make_lists(call);
+    int status = call->lists ? WEFT_OK : WEFT_ERR_MEMORY;
+    if (status == WEFT_OK)
+        status = pmpi_keep_types(call, 0, &token->types[0]);
+    if (status == WEFT_OK)
+        status = pmpi_keep_types(call, 1, &token->types[1]);
+    if (status == WEFT_OK)
+        status = pmpi_op_hold(call);
+    token->holds_op = status == WEFT_OK;
+    if (status == WEFT_OK)
+        status = pmpi_wire_open(call, &given->reason);
+    if (given->reason != PMPI_SERVED)
+        return 0;
+    if (status == WEFT_OK)
+        status = pmpi_persistent_make(call, &token->run);
+    if (status == WEFT_OK && take_spare(&token->handle) != MPI_SUCCESS)
+        status = WEFT_ERR_MEMORY;
+    return status == WEFT_OK ? 1 : status;
 }
 
 static void add_token(struct token *token)
@@ -300,34 +327,42 @@ static void add_token(struct token *token)
     pthread_mutex_unlock(&lock);
 }
 
+/* Requests of a communicator find each other by the order in which they are made: one is there on all
+ * ranks, or on none and no other will be. */
 int pmpi_request_init(struct pmpi_call *call, MPI_Request *request, int *code)
 {
     bury();
-    if (!pmpi_is_served(call, PMPI_PERSISTENT))
+    int status = 0, is_served = pmpi_is_served(call, PMPI_PERSISTENT);
+    struct token *token = NULL;
+    if (!pmpi_is_by_size(call))
         return 0;
-    struct token *token = calloc(1, sizeof *token);
-    int status = WEFT_ERR_MEMORY;
-    if (token) {
-        token->call = *call;
-        pmpi_keep_types(&token->call, 0, &token->types[0]);
-        pmpi_keep_types(&token->call, 1, &token->types[1]);
-        pmpi_op_hold(call);
-        pmpi_comm_hold(call->state);
-        status = make_run(token);
-        call->reason = token->call.reason;
+    if (is_served) {
+        token = calloc(1, sizeof *token);
+        status = token ? prepare(token, call) : WEFT_ERR_MEMORY;
     }
-    if (status > 0)
-        *code = take_spare(&token->handle);
-    else if (status < 0)
-        *code = pmpi_comm_raise(call->state, status);
-    if (status <= 0 || *code != MPI_SUCCESS) {
-        if (token)
-            end_token(token);
-        return status != 0;
+    call->state->persists_not = pmpi_comm_any(call->comm, status < 0);
+    if (call->state->persists_not && status != 0)
+        call->reason = PMPI_NO_MEMORY;
+    if (status == 1 && call->reason == PMPI_SERVED) {
+        *code = MPI_SUCCESS;
+        *request = token->handle;
+        add_token(token);
+        return 1;
     }
-    *request = token->handle;
-    add_token(token);
-    return 1;
+    if (token && token->handle != MPI_REQUEST_NULL)
+        give_back(token->handle);
+    if (token)
+        end_token(token);
+    return 0;
+}
+
+/* What is sent and received is looked at anew: the program may have written it. */
+static int start(struct token *token)
+{
+    struct operation *operation = &token->operation;
+    *operation = (struct operation){.call = token->call, .token = token};
+    operation->call.began_ns = pmpi_counts ? pmpi_now() : 0;
+    return begin(operation);
 }
 
 int pmpi_token_start(MPI_Request request, int *code)
@@ -342,22 +377,12 @@ int pmpi_token_start(MPI_Request request, int *code)
     pthread_mutex_unlock(&lock);
     if (!token)
         return 0;
-    struct operation *operation = copy_of(&token->call);
-    int status = WEFT_ERR_MEMORY;
-    if (operation) {
-        operation->call.began_ns = pmpi_counts ? pmpi_now() : 0;
-        operation->token = token;
-        status = begin(operation);
-    } else {
-        weft_error_set(status, "no memory for a persistent request");
-    }
+    int status = start(token);
     *code = MPI_SUCCESS;
     if (status == 1) {
-        append(operation);
+        append(&token->operation);
         return 1;
     }
-    if (operation)
-        discard(operation);
     *code = pmpi_comm_raise(token->call.state, status < 0 ? status : WEFT_ERR_INVALID);
     pthread_mutex_lock(&lock);
     token->active = token->busy = 0;
@@ -436,12 +461,35 @@ int pmpi_token_free(MPI_Request request)
 
 /* ---- going on ---- */
 
+/* Its request has failed: MPI says so to who completes it. */
+static void keep_failure(struct operation *operation, int code)
+{
+    strip(operation);
+    operation->code = code;
+    operation->comm = operation->call.state->comm;
+    operation->next = failures;
+    failures = operation;
+    atomic_fetch_add(&pmpi_failed, 1);
+}
+
+static void conclude_token(struct token *token, int code)
+{
+    token->busy = 0;
+    token->code = code;
+    if (token->freed) {
+        token->next = dead;
+        dead = token;
+    }
+}
+
 /* What comes of an operation of weft that has ended. Under the lock. */
 static void conclude(struct operation *operation, int status)
 {
     struct pmpi_call *call = &operation->call;
+    struct pmpi_comm *state = call->state;
     struct token *token = operation->token;
-    int code = MPI_SUCCESS;
+    MPI_Request handle = operation->handle;
+    int by_user = pmpi_is_by_user(call);
     if (status < 0)
         weft_error_set(status, "%s",
                        token ? weft_run_error(token->run) : weft_request_error(operation->request));
@@ -449,23 +497,19 @@ static void conclude(struct operation *operation, int status)
     status = pmpi_wire_close(call, status);
     if (pmpi_counts)
         pmpi_stats_count(call);
-    if (status != WEFT_OK)
-        code = pmpi_comm_code(status);
-    if (!token) {
-        if (code != MPI_SUCCESS)
-            note_failure(operation->handle, call->state->comm, code);
-        PMPI_Grequest_complete(operation->handle);
+    int code = status == WEFT_OK ? MPI_SUCCESS : pmpi_comm_code(status);
+    if (token) {
+        conclude_token(token, code);
     } else {
-        token->busy = 0;
-        token->code = code;
-        if (token->freed) {
-            token->next = dead;
-            dead = token;
-        }
+        pmpi_op_leave(call);
+        if (code == MPI_SUCCESS)
+            discard(operation);
+        else
+            keep_failure(operation, code);
+        PMPI_Grequest_complete(handle);
     }
-    pmpi_rescue_disarm(pmpi_is_by_user(call));
-    pmpi_op_leave(call);
-    pmpi_comm_leave(call->state);
+    pmpi_rescue_disarm(by_user);
+    pmpi_comm_leave(state);
 }
 
 /* Whether it has ended: the first of each context is asked, and those behind it if it has. */
@@ -500,7 +544,6 @@ void pmpi_request_settle(void)
             last = link;
         atomic_fetch_sub(&pmpi_under_way, 1);
         conclude(operation, status);
-        discard(operation);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -549,6 +592,11 @@ void pmpi_request_close(void)
     if (atomic_load(&pmpi_under_way) > 0)
         pmpi_wait_until(is_idle, NULL);
     bury();
+    while (failures) {
+        struct operation *failure = failures;
+        failures = failure->next;
+        free(failure);
+    }
     while (spares) {
         MPI_Request handle;
         take_spare(&handle);

@@ -47,15 +47,16 @@ struct pmpi_kept_types {
     size_t count;
 };
 
-/** Keeps those of one side of a call (0: send) from being freed; and lets them go. */
-void pmpi_keep_types(struct pmpi_call *call, int side, struct pmpi_kept_types *kept);
+/** Keeps those of one side of a call (0: send) from being freed; and lets them go.
+ *  @return WEFT_OK; WEFT_ERR_MEMORY: only some are kept. */
+int pmpi_keep_types(struct pmpi_call *call, int side, struct pmpi_kept_types *kept);
 void pmpi_drop_types(struct pmpi_kept_types *kept);
 /** The operation of a call, if it is a user's, must not be freed; and may be. */
 int pmpi_is_by_user(const struct pmpi_call *call);
-void pmpi_op_hold(const struct pmpi_call *call);
+int pmpi_op_hold(const struct pmpi_call *call);
 void pmpi_op_leave(const struct pmpi_call *call);
 
-/** Makes the run of a call whose sides have been opened; starts it with the sides of one.
+/** Makes the run of a call whose sides have been opened, and binds them; starts it with those of one.
  *  @return as weft_template_create_run(), weft_run_start(). */
 int pmpi_persistent_make(const struct pmpi_call *call, struct weft_run **run);
 int pmpi_persistent_start(const struct pmpi_call *call, struct weft_run *run);

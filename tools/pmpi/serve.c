@@ -60,6 +60,11 @@ int pmpi_execute(struct pmpi_call *call, struct weft_request **request)
     return WEFT_ERR_INVALID;
 }
 
+static int slot_of(const struct pmpi_call *call)
+{
+    return pmpi_table_slot(call->kind, call->form);
+}
+
 /* What all ranks have in common: whether they have a context, and how much is to be moved. */
 static enum pmpi_reason look_at(struct pmpi_call *call)
 {
@@ -75,13 +80,28 @@ static enum pmpi_reason look_at(struct pmpi_call *call)
         return PMPI_NOT_YET;
     if (call->form != PMPI_BLOCKING && !pmpi_rescue_may_run())
         return PMPI_NOT_DRIVEN;
-    if (!call->state->context && !pmpi_comm_connect(call->state))
-        return call->state->reason;
-    if (!pmpi_wire_size(call, &call->bytes))
+    if (!call->state->context) {
+        enum pmpi_reason reason = pmpi_comm_connect(call->comm, call->state);
+        if (reason != PMPI_SERVED)
+            return reason;
+    }
+    if (call->form == PMPI_PERSISTENT && call->state->persists_not)
+        return PMPI_NO_MEMORY;
+    int is_sized = pmpi_wire_size(call, &call->bytes);
+    if (pmpi_table_has_all(call->state->table, slot_of(call)))
+        return PMPI_CHOICE;
+    if (!is_sized)
         return PMPI_ARGUMENT;
-    return pmpi_table_has(call->state->table, pmpi_table_slot(call->kind, call->form), call->bytes)
-               ? PMPI_CHOICE
-               : PMPI_SERVED;
+    return pmpi_table_has(call->state->table, slot_of(call), call->bytes) ? PMPI_CHOICE
+                                                                          : PMPI_SERVED;
+}
+
+int pmpi_is_by_size(const struct pmpi_call *call)
+{
+    int is_asked =
+        call->reason == PMPI_SERVED || call->reason == PMPI_CHOICE || call->reason == PMPI_ARGUMENT;
+    return call->state && call->state->table && is_asked &&
+           !pmpi_table_has_all(call->state->table, slot_of(call));
 }
 
 int pmpi_is_left(enum pmpi_kind kind, enum pmpi_form form, MPI_Comm comm, MPI_Count count,
@@ -95,7 +115,8 @@ int pmpi_is_left(enum pmpi_kind kind, enum pmpi_form form, MPI_Comm comm, MPI_Co
     if (pmpi_table_has_all(state->table, slot))
         return 1;
     const struct pmpi_type *known = count >= 0 ? pmpi_type_find(type) : NULL;
-    return known && pmpi_table_has(state->table, slot, (size_t)count * known->size);
+    return known && known != &pmpi_type_lost &&
+           pmpi_table_has(state->table, slot, (size_t)count * known->size);
 }
 
 int pmpi_is_served(struct pmpi_call *call, enum pmpi_form form)
@@ -117,7 +138,7 @@ int pmpi_serve(struct pmpi_call *call, int *code)
     if (status == WEFT_OK)
         status = pmpi_execute(call, NULL);
     else
-        weft_sequence_fail(call->state->context, status, weft_error_text());
+        weft_collectives_fail(call->state->context, status, weft_error_text());
     status = pmpi_wire_close(call, status);
     *code = status == WEFT_OK ? MPI_SUCCESS : pmpi_comm_raise(call->state, status);
     if (pmpi_counts)

@@ -22,6 +22,8 @@ static int keyval = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmpi_type *named[TABLE]; /* by their handle; open addressing */
 
+struct pmpi_type pmpi_type_lost = {.dtype = WEFT_DTYPE_COUNT};
+
 struct predefined {
     MPI_Datatype type;
     weft_dtype_t dtype;
@@ -243,7 +245,7 @@ static struct pmpi_type *make(MPI_Datatype handle)
     int integers, addresses, datatypes, combiner;
     struct pmpi_type *type = weft_memory_alloc(1, sizeof *type);
     if (!type)
-        return NULL;
+        return &pmpi_type_lost;
     type->type = handle;
     type->dtype = WEFT_DTYPE_COUNT;
     if (!measure(type) || PMPI_Type_get_envelope(handle, &integers, &addresses, &datatypes,
@@ -255,7 +257,7 @@ static struct pmpi_type *make(MPI_Datatype handle)
     type->dense = is_dense(handle, 0);
     if (PMPI_Type_set_attr(handle, keyval, type) != MPI_SUCCESS) {
         weft_memory_free(type);
-        return NULL;
+        return &pmpi_type_lost;
     }
     return type;
 }

@@ -151,7 +151,9 @@ static int pack_side(struct pmpi_call *call, int side, size_t bytes)
     struct pmpi_wire *wire = wire_of(call, side);
     struct pmpi_part *part = part_of(call, side);
     enum layout layout = loaded(call, side);
-    wire->data = wire->packed = malloc(bytes);
+    if (!wire->packed)
+        wire->packed = malloc(bytes);
+    wire->data = wire->packed;
     if (!wire->packed)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu packed bytes", bytes);
     if (!is_loaded(call, side))
@@ -170,6 +172,16 @@ static int refuse(enum pmpi_reason *reason)
     return WEFT_OK;
 }
 
+static int is_lost(const struct pmpi_type *type)
+{
+    return type == &pmpi_type_lost;
+}
+
+static int no_memory(void)
+{
+    return weft_error_set(WEFT_ERR_MEMORY, "no memory for what is known of a datatype");
+}
+
 static int by_place(const void *a, const void *b)
 {
     const size_t *left = a, *right = b;
@@ -177,9 +189,9 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Whether blocks lie in each other, which MPI leaves to the program where they are received. */
-static int do_overlap(const size_t *counts, const size_t *places, int size)
+static int do_overlap(const struct pmpi_call *call, const size_t *counts, const size_t *places)
 {
-    int overlap = 0, sorted = 1;
+    int overlap = 0, sorted = 1, size = call->state->size;
     size_t end = 0;
     for (int r = 0; r < size && sorted; r++) {
         sorted = counts[r] == 0 || places[r] >= end;
@@ -187,9 +199,7 @@ static int do_overlap(const size_t *counts, const size_t *places, int size)
     }
     if (sorted)
         return 0;
-    size_t(*blocks)[2] = malloc((size_t)size * sizeof *blocks);
-    if (!blocks)
-        return 1;
+    size_t(*blocks)[2] = (void *)(call->lists + 4 * (size_t)size);
     for (int r = 0; r < size; r++) {
         blocks[r][0] = counts[r] > 0 ? places[r] : SIZE_MAX;
         blocks[r][1] = counts[r];
@@ -197,7 +207,6 @@ static int do_overlap(const size_t *counts, const size_t *places, int size)
     qsort(blocks, (size_t)size, sizeof *blocks, by_place);
     for (int r = 1; r < size; r++)
         overlap |= blocks[r][1] > 0 && blocks[r][0] < blocks[r - 1][0] + blocks[r - 1][1];
-    free(blocks);
     return overlap;
 }
 
@@ -217,6 +226,8 @@ static int open_listed(struct pmpi_call *call, int side, enum pmpi_reason *reaso
         MPI_Count count = count_at(call, part, r);
         if (!type || count < 0)
             return refuse(reason);
+        if (is_lost(type))
+            return no_memory();
         counts[r] = (size_t)count * type->size;
         packs |= counts[r] > 0 && !type->dense;
         total += counts[r];
@@ -230,7 +241,7 @@ static int open_listed(struct pmpi_call *call, int side, enum pmpi_reason *reaso
     wire->counts = counts;
     for (int r = 0; r < size; r++)
         places[r] = counts[r] > 0 ? (size_t)((ptrdiff_t)places[r] - lowest) : 0;
-    if (packs || (side == 1 && do_overlap(counts, places, size)))
+    if (packs || (side == 1 && do_overlap(call, counts, places)))
         return pack_side(call, side, total);
     if (any && !part->data && lowest == 0)
         return refuse(reason);
@@ -264,6 +275,8 @@ static int open_plain(struct pmpi_call *call, int side, enum pmpi_reason *reason
     struct pmpi_type *type = pmpi_type_find(part->type);
     if (!type || part->count < 0)
         return refuse(reason);
+    if (is_lost(type))
+        return no_memory();
     if (layout == SUM || layout == OWN) {
         open_counts(call, side, reason);
         if (*reason != PMPI_SERVED)
@@ -327,8 +340,12 @@ static int is_aliased(const struct pmpi_call *call)
 static int settle_reduction(struct pmpi_call *call, enum pmpi_reason *reason)
 {
     struct pmpi_type *type = pmpi_type_find(call->recv.type);
-    call->reduction = type ? pmpi_reduction_find(call->op, type) : NULL;
-    return call->reduction ? WEFT_OK : refuse(reason);
+    if (!type)
+        return refuse(reason);
+    if (is_lost(type))
+        return no_memory();
+    int status = pmpi_reduction_find(call->op, type, &call->reduction);
+    return status != WEFT_OK || call->reduction ? status : refuse(reason);
 }
 
 static int is_rooted(enum pmpi_kind kind)
@@ -400,7 +417,7 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes)
         return 1;
     const struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
     const struct pmpi_type *type = pmpi_type_find(part->type);
-    MPI_Count count = part->count;
+    MPI_Count count = part->count, size;
     if (!type || (call->kind == PMPI_ALLGATHERV && !part->counts) ||
         (call->kind == PMPI_REDUCE_SCATTER && !part->counts))
         return 0;
@@ -410,7 +427,10 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes)
             count += count_at(call, part, r);
         count /= call->state->size;
     }
-    *bytes = count > 0 ? (size_t)count * type->size : 0;
+    size = (MPI_Count)type->size;
+    if (is_lost(type) && PMPI_Type_size_x(part->type, &size) != MPI_SUCCESS)
+        return 0;
+    *bytes = count > 0 ? (size_t)count * (size_t)size : 0;
     return 1;
 }
 
@@ -425,7 +445,9 @@ int pmpi_wire_close(struct pmpi_call *call, int status)
     if (status == WEFT_OK && call->received.packed && !keeps &&
         copy_side(call, 1, 0, layout == LISTED ? 0 : elements(call, part, layout)) != MPI_SUCCESS)
         status = weft_error_set(WEFT_ERR_INVALID, "MPI_Unpack failed");
-    free(call->sent.packed);
-    free(call->received.packed);
+    if (call->form != PMPI_PERSISTENT) {
+        free(call->sent.packed);
+        free(call->received.packed);
+    }
     return status;
 }
