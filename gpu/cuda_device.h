@@ -21,7 +21,10 @@ struct weft__cuda_comm;  /* comm.c */
 struct weft__cuda_words; /* stream.c */
 struct weft__cuda_block; /* pool.c */
 
-/* Memory of the device, or pinned memory: what is in use, and what nobody has at the moment. */
+/* What memory is of; words are pinned, too. */
+enum { WEFT__CUDA_THERE, WEFT__CUDA_PINNED, WEFT__CUDA_WORDS, WEFT__CUDA_POOLS };
+
+/* Memory of one kind: what is in use, and what nobody has at the moment. */
 struct weft__cuda_pool {
     struct weft__cuda_block *used, *spare;
 };
@@ -45,11 +48,11 @@ struct weft__cuda {
     CUfunction functions[WEFT__GPU_KERNEL_COUNT];
     pthread_mutex_t lock; /* guards what follows */
     struct weft__cuda_words *words;
-    struct weft__cuda_peer *peers;   /* a device each */
-    _Atomic int apart;               /* there is a peer that kernels do not reach */
-    pthread_mutex_t pool_lock;       /* pool.c */
-    struct weft__cuda_pool pools[2]; /* [1]: pinned */
-    uint64_t owner;                  /* of what is exported; the same for ever */
+    struct weft__cuda_peer *peers; /* a device each */
+    _Atomic int apart;             /* there is a peer that kernels do not reach */
+    pthread_mutex_t pool_lock;     /* pool.c */
+    struct weft__cuda_pool pools[WEFT__CUDA_POOLS];
+    uint64_t owner; /* of what is exported; the same for ever */
     struct weft__cuda_imports imports;
     /* comm.c: communicators that end, and the thread that does it, guarded by comm_lock. */
     pthread_mutex_t comm_lock;
@@ -92,6 +95,8 @@ void *weft__cuda_alloc(struct weft__device *device, size_t bytes);
 void weft__cuda_free(struct weft__device *device, void *memory);
 void *weft__cuda_pin(struct weft__device *device, size_t bytes);
 void weft__cuda_unpin(struct weft__device *device, void *memory);
+void *weft__cuda_pin_words(struct weft__device *device, size_t bytes);
+void weft__cuda_unpin_words(struct weft__device *device, void *memory);
 /* 1: memory of a device; 2: managed memory; 0: neither. */
 int weft__cuda_kind(const struct weft__cuda *cuda, const void *address);
 /* A copy where an end may be of a device that this one does not reach. The device is current. */

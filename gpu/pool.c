@@ -7,9 +7,12 @@
  * to get rid of a run. So what is freed goes to a list of the device, and the driver has it again
  * when the last context has ended, or when there is too little. It is given out again to who needs
  * at most so much, and at least half of it: what is kept is at most about twice what was in use at
- * one time.
+ * one time. Words that streams wait for are kept apart, with what they have: a stream may see them
+ * late.
  */
 #include "gpu/cuda_device.h"
+
+#include <string.h>
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -20,12 +23,12 @@ struct weft__cuda_block {
     size_t bytes;
 };
 
-static CUresult driver_alloc(const struct weft__cuda *cuda, int pinned, size_t bytes, void **memory)
+static CUresult driver_alloc(const struct weft__cuda *cuda, int kind, size_t bytes, void **memory)
 {
     CUdeviceptr there = 0;
     CUresult code;
 
-    if (pinned)
+    if (kind != WEFT__CUDA_THERE)
         return cuda->driver->cuMemHostAlloc(memory, bytes,
                                             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     code = cuda->driver->cuMemAlloc(&there, bytes);
@@ -33,9 +36,9 @@ static CUresult driver_alloc(const struct weft__cuda *cuda, int pinned, size_t b
     return code;
 }
 
-static void driver_free(const struct weft__cuda *cuda, int pinned, void *memory)
+static void driver_free(const struct weft__cuda *cuda, int kind, void *memory)
 {
-    if (pinned)
+    if (kind != WEFT__CUDA_THERE)
         cuda->driver->cuMemFreeHost(memory);
     else
         cuda->driver->cuMemFree((CUdeviceptr)(uintptr_t)memory);
@@ -52,19 +55,19 @@ static void forget(struct weft__cuda_block **list)
 }
 
 /* With the lock, the device current: gives the driver back what nobody has. */
-static void trim(struct weft__cuda *cuda, int pinned)
+static void trim(struct weft__cuda *cuda, int kind)
 {
-    for (struct weft__cuda_block *block = cuda->pools[pinned].spare; block; block = block->next)
-        driver_free(cuda, pinned, block->memory);
-    forget(&cuda->pools[pinned].spare);
+    for (struct weft__cuda_block *block = cuda->pools[kind].spare; block; block = block->next)
+        driver_free(cuda, kind, block->memory);
+    forget(&cuda->pools[kind].spare);
 }
 
 /* With the lock: the smallest that is large enough, if it is not too large. */
-static struct weft__cuda_block *take_spare(struct weft__cuda *cuda, int pinned, size_t bytes)
+static struct weft__cuda_block *take_spare(struct weft__cuda *cuda, int kind, size_t bytes)
 {
     struct weft__cuda_block **best = NULL, *block;
 
-    for (struct weft__cuda_block **link = &cuda->pools[pinned].spare; *link; link = &(*link)->next)
+    for (struct weft__cuda_block **link = &cuda->pools[kind].spare; *link; link = &(*link)->next)
         if ((*link)->bytes >= bytes && (*link)->bytes / 2 <= bytes &&
             (!best || (*link)->bytes < (*best)->bytes))
             best = link;
@@ -75,7 +78,7 @@ static struct weft__cuda_block *take_spare(struct weft__cuda *cuda, int pinned, 
     return block;
 }
 
-static struct weft__cuda_block *make(struct weft__cuda *cuda, int pinned, size_t bytes)
+static struct weft__cuda_block *make(struct weft__cuda *cuda, int kind, size_t bytes)
 {
     struct weft__cuda_block *block = weft__calloc(1, sizeof *block);
     CUresult code;
@@ -85,20 +88,23 @@ static struct weft__cuda_block *make(struct weft__cuda *cuda, int pinned, size_t
         return NULL;
     }
     block->bytes = bytes;
-    code = driver_alloc(cuda, pinned, bytes, &block->memory);
-    if (code == CUDA_ERROR_OUT_OF_MEMORY && cuda->pools[pinned].spare) {
-        trim(cuda, pinned);
-        code = driver_alloc(cuda, pinned, bytes, &block->memory);
+    code = driver_alloc(cuda, kind, bytes, &block->memory);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY && cuda->pools[kind].spare) {
+        trim(cuda, kind);
+        code = driver_alloc(cuda, kind, bytes, &block->memory);
     }
+    if (code == CUDA_SUCCESS && kind == WEFT__CUDA_WORDS)
+        memset(block->memory, 0, bytes);
     if (code == CUDA_SUCCESS)
         return block;
-    weft__cuda_error(cuda->driver, code, pinned ? "cuMemHostAlloc" : "cuMemAlloc",
-                     "of %zu bytes %s %s", bytes, pinned ? "for" : "on", cuda->name);
+    weft__cuda_error(cuda->driver, code, kind != WEFT__CUDA_THERE ? "cuMemHostAlloc" : "cuMemAlloc",
+                     "of %zu bytes %s %s", bytes, kind != WEFT__CUDA_THERE ? "for" : "on",
+                     cuda->name);
     weft__free(block);
     return NULL;
 }
 
-static void *get(struct weft__device *device, int pinned, size_t bytes)
+static void *get(struct weft__device *device, int kind, size_t bytes)
 {
     struct weft__cuda *cuda = weft__cuda_of(device);
     int entered = weft__cuda_enter(cuda);
@@ -108,22 +114,22 @@ static void *get(struct weft__device *device, int pinned, size_t bytes)
         return NULL;
     bytes += !bytes;
     pthread_mutex_lock(&cuda->pool_lock);
-    block = take_spare(cuda, pinned, bytes);
+    block = take_spare(cuda, kind, bytes);
     if (!block)
-        block = make(cuda, pinned, bytes);
+        block = make(cuda, kind, bytes);
     if (block) {
-        block->next = cuda->pools[pinned].used;
-        cuda->pools[pinned].used = block;
+        block->next = cuda->pools[kind].used;
+        cuda->pools[kind].used = block;
     }
     pthread_mutex_unlock(&cuda->pool_lock);
     weft__cuda_leave(cuda, entered);
     return !block ? NULL : block->memory;
 }
 
-static void give_back(struct weft__device *device, int pinned, const void *memory)
+static void give_back(struct weft__device *device, int kind, const void *memory)
 {
     struct weft__cuda *cuda = weft__cuda_of(device);
-    struct weft__cuda_pool *pool = &cuda->pools[pinned];
+    struct weft__cuda_pool *pool = &cuda->pools[kind];
 
     if (!memory)
         return;
@@ -142,30 +148,40 @@ static void give_back(struct weft__device *device, int pinned, const void *memor
 
 void *weft__cuda_alloc(struct weft__device *device, size_t bytes)
 {
-    return get(device, 0, bytes);
+    return get(device, WEFT__CUDA_THERE, bytes);
 }
 
 void weft__cuda_free(struct weft__device *device, void *memory)
 {
-    give_back(device, 0, memory);
+    give_back(device, WEFT__CUDA_THERE, memory);
 }
 
 void *weft__cuda_pin(struct weft__device *device, size_t bytes)
 {
-    return get(device, 1, bytes);
+    return get(device, WEFT__CUDA_PINNED, bytes);
 }
 
 void weft__cuda_unpin(struct weft__device *device, void *memory)
 {
-    give_back(device, 1, memory);
+    give_back(device, WEFT__CUDA_PINNED, memory);
+}
+
+void *weft__cuda_pin_words(struct weft__device *device, size_t bytes)
+{
+    return get(device, WEFT__CUDA_WORDS, bytes);
+}
+
+void weft__cuda_unpin_words(struct weft__device *device, void *memory)
+{
+    give_back(device, WEFT__CUDA_WORDS, memory);
 }
 
 void weft__cuda_pools_end(struct weft__cuda *cuda, int current)
 {
-    for (int pinned = 0; pinned < 2; pinned++) {
+    for (int kind = 0; kind < WEFT__CUDA_POOLS; kind++) {
         if (current)
-            trim(cuda, pinned);
-        forget(&cuda->pools[pinned].spare);
-        forget(&cuda->pools[pinned].used);
+            trim(cuda, kind);
+        forget(&cuda->pools[kind].spare);
+        forget(&cuda->pools[kind].used);
     }
 }

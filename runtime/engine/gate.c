@@ -42,14 +42,15 @@ static int add_page(struct weft__gates *gates)
 
     if (!page)
         return weft__error_memory("gates");
-    page->words = gates->device->ops->pin(gates->device, (size_t)PAGE_GATES * WORD_BYTES);
+    page->words = gates->device->ops->pin_words(gates->device, (size_t)PAGE_GATES * WORD_BYTES);
     if (!page->words) {
         weft__free(page);
         return WEFT_ERR_MEMORY;
     }
     for (int i = 0; i < PAGE_GATES; i++) {
         page->gates[i].word = (_Atomic uint32_t *)(void *)(page->words + (size_t)i * WORD_BYTES);
-        atomic_init(page->gates[i].word, 0);
+        /* They count on: a stream may still be about to see what they have. */
+        page->gates[i].ticket = atomic_load_explicit(page->gates[i].word, memory_order_relaxed);
         page->gates[i].next = gates->spare;
         gates->spare = &page->gates[i];
     }
@@ -210,7 +211,7 @@ void weft__gates_close(struct weft__engine *engine)
         gates->pages = page->next;
         /* What a stream is still to write is never freed: nobody can tell when it will. */
         if (is_over(page))
-            gates->device->ops->unpin(gates->device, page->words);
+            gates->device->ops->unpin_words(gates->device, page->words);
         weft__free(page);
     }
     gates->device->ops->end(gates->device);

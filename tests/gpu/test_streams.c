@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <weft/cuda.h>
+#include <weft/device.h>
 
 #include "tests/gpu/support/device_memory.h"
 #include "tests/support/bind.h"
@@ -269,6 +270,60 @@ Test(streams, of_runs_that_are_given_up_go_on)
         ranks_run_once(give_up, size, NULL);
         ranks_run_helped(give_up, size, NULL);
     }
+}
+
+/* ---- streams that wait late ---- */
+
+/* A run that a stream starts, of a context of its own. */
+struct started {
+    struct alone alone;
+    struct weft_run *run;
+};
+
+static void start_late(struct started *started, struct user *by, int gate)
+{
+    started->alone = alone_create(WEFT_PROGRESS_HELPER);
+    started->run = make(started->alone.context, sum_plan(0, 1), by);
+    shut(by, gate);
+    OK(weft_run_start_on(started->run, by->stream));
+}
+
+static void end_started(struct started *started, struct user *by, int gate)
+{
+    let_go(by, gate);
+    OK(weft_run_wait(started->run, WEFT_NEVER));
+    weft_run_destroy(started->run);
+    alone_destroy(&started->alone);
+}
+
+/* A stream gets to its wait when the run has long ended, its context is gone, and another one has
+ * what that had for such waits. */
+static void outlive(void)
+{
+    struct alone keeps =
+        alone_create(WEFT_PROGRESS_HELPER); /* the device, so that it is the same */
+    struct user user, waits;
+    struct started started;
+
+    OK(weft_context_device(keeps.context, NULL));
+    begin(&user, 0);
+    begin(&waits, 0);
+    start_late(&started, &user, 0);
+    shut(&waits, 0);
+    OK(weft_run_wait_on(started.run, waits.stream));
+    end_started(&started, &user, 0);
+    start_late(&started, &user, 1);
+    let_go(&waits, 0);
+    device_stream_wait(waits.stream);
+    end_started(&started, &user, 1);
+    alone_destroy(&keeps);
+    end(&waits);
+    end(&user);
+}
+
+Test(streams, may_wait_late, .timeout = 60)
+{
+    outlive();
 }
 
 /* ---- runs that are destroyed while their memory is read ---- */

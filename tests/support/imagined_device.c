@@ -170,6 +170,15 @@ static void unpin(struct weft__device *device, void *memory)
     free_block(memory, 1);
 }
 
+/* No stream of a program waits for them. */
+static void *pin_words(struct weft__device *device, size_t bytes)
+{
+    void *memory = pin(device, bytes);
+
+    memset(memory, 0, bytes);
+    return memory;
+}
+
 /* ---- streams ---- */
 
 static struct operation *put(struct stream *stream, enum kind kind)
@@ -537,6 +546,8 @@ static const struct weft__device_ops ops = {
     .free = free_memory,
     .pin = pin,
     .unpin = unpin,
+    .pin_words = pin_words,
+    .unpin_words = unpin,
     .open = open_stream,
     .close = close_stream,
     .reduce = reduce,
