@@ -13,7 +13,7 @@ said=$(cd "$source/tools" && dpkg-parsechangelog -l debian/changelog -S Version)
 
 DEB_BUILD_OPTIONS="nocheck parallel=2" "$source/tools/scripts/build_deb.sh" "$packages" >log 2>&1 ||
     { tail -n 50 log; fail "build_deb.sh"; }
-for package in libweft0 libweft-lapack0 libweft-mpi0 libweft-dev libweft-mpi-dev weft-tools; do
+for package in libweft0 libweft-lapack0 libweft-mpi0 libweft-dev libweft-mpi-dev weft-pmpi weft-tools; do
     file=$packages/${package}_${said}_$(dpkg --print-architecture).deb
     [[ -f $file ]] || fail "no $file"
     dpkg-deb -x "$file" "$root"
@@ -23,6 +23,7 @@ for package in libweft0 libweft-lapack0 libweft-mpi0 libweft-dev libweft-mpi-dev
     libweft0 | libweft-dev | weft-tools) [[ $depends != *mpi* ]] || fail "$package depends on MPI: $depends" ;;
     libweft-lapack0) [[ $depends == *blas* || $depends == *lapack* ]] || fail "$package depends on: $depends" ;;
     libweft-mpi0) [[ $depends == *"libweft0 (= $said)"*libmpich* ]] || fail "$package depends on: $depends" ;;
+    weft-pmpi) [[ $depends == *"libweft-mpi0 (= $said)"*libmpich* ]] || fail "$package depends on: $depends" ;;
     libweft-mpi-dev) [[ $depends == *libmpich-dev* ]] || fail "$package depends on: $depends" ;;
     esac
     # Two packages with the same file cannot be installed together.
@@ -60,6 +61,10 @@ over_mpi ./over_mpi
 "$root/usr/bin/weft" run allreduce -n 3 --verify >/dev/null || fail "weft run"
 [[ $("$root/usr/bin/weft" info) == *"lapack       yes"* ]] || fail "weft info finds no LAPACK"
 over_mpi "$root/usr/bin/weft" run allreduce --transport mpi --verify >/dev/null
+mpicc.mpich -Wall -Werror "$here/of_mpi.c" -o of_mpi
+over_mpi env LD_PRELOAD=libweft-pmpi.so WEFT_PMPI=always WEFT_PMPI_STATS="$stage/stats" ./of_mpi
+[[ $(<"$stage/stats.0") == *'"served":1,'* ]] || fail "libweft-pmpi serves nothing: $(<"$stage/stats.0")"
+"$root/usr/bin/weft" profile --pmpi always mpiexec -n 2 ./of_mpi >log || { cat log; fail "weft profile"; }
 for name in weft weft-run weft_run_start weft_context_create_mpi; do
     mman -M "$root/usr/share/man" -w $name >/dev/null 2>&1 || fail "man $name"
 done
