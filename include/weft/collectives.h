@@ -91,8 +91,8 @@ extern "C" {
  * This rank fails its next call instead of making it: the program has no memory for a buffer of it,
  * say. In its turn, behind calls that do not block and have not ended, it is as a call that has
  * failed here: the others fail in theirs with WEFT_ERR_PEER and a text that names this rank and has
- * @p text, or have not needed this rank; and all are in step for the calls after it. Does not block.
- * As weft_sequence_fail(), which knows nothing of requests. Threads as all calls.
+ * @p text, or have not needed this rank; and all are in step for the calls after it. Does not
+ * block. As weft_sequence_fail(), which knows nothing of requests. Threads as all calls.
  * @param status an error (below 0).
  * @param text copied. NULL: the status' text.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, no error); WEFT_ERR_STATE (a run of the sequence that is

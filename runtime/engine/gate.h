@@ -11,9 +11,9 @@
  *     user's stream:  ... compute, write(gate, 7), hold(word, 7), compute ...
  *     engine:                       7: start the run ... it has ended: word = 7
  *
- * Words are used again with tickets that count on, by other engines as well: a stream may get to its
- * hold when run and context are gone, and must find there what it waits for. One that a stream is
- * still to write, since its run was cancelled, say, is left alone until that has come: a later
+ * Words are used again with tickets that count on, by other engines as well: a stream may get to
+ * its hold when run and context are gone, and must find there what it waits for. One that a stream
+ * is still to write, since its run was cancelled, say, is left alone until that has come: a later
  * ticket would be written over.
  */
 #ifndef WEFT_RUNTIME_ENGINE_GATE_H

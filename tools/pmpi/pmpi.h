@@ -260,8 +260,8 @@ void pmpi_comm_each(void (*visit)(struct pmpi_comm *state, void *user), void *us
 
 int pmpi_type_open(void);
 void pmpi_type_close(void);
-/** NULL: no datatype, or not committed: MPI says what is wrong. pmpi_type_lost: there is no memory to
- *  know about it. */
+/** NULL: no datatype, or not committed: MPI says what is wrong. pmpi_type_lost: there is no memory
+ *  to know about it. */
 struct pmpi_type *pmpi_type_find(MPI_Datatype type);
 extern struct pmpi_type pmpi_type_lost;
 /** Elements at `data` to and from packed bytes. @return an error of MPI. */
@@ -272,7 +272,8 @@ int pmpi_type_unpack(const struct pmpi_type *type, const void *packed, void *dat
 
 /** What operations of users have left. */
 void pmpi_reduction_close(void);
-/** @param reduction NULL, with WEFT_OK: MPI says what is wrong. @return WEFT_OK; WEFT_ERR_MEMORY. */
+/** @param reduction NULL, with WEFT_OK: MPI says what is wrong.
+ *  @return WEFT_OK; WEFT_ERR_MEMORY. */
 int pmpi_reduction_find(MPI_Op op, struct pmpi_type *type, const struct pmpi_reduction **reduction);
 /** A datatype, or an operation, is freed. */
 void pmpi_reduction_forget_type(struct pmpi_type *type);

@@ -290,7 +290,7 @@ static void bury(void)
     }
 }
 
-/* A token with its run, and a handle. 0: it is MPI's; 1: there is one; an error of weft below that. */
+/* A token with its run, and a handle. 0: it is MPI's; 1: there is one; below that: an error. */
 static int prepare(struct token *token, struct pmpi_call *given)
 {
     struct pmpi_call *call = &token->call;
@@ -327,8 +327,8 @@ static void add_token(struct token *token)
     pthread_mutex_unlock(&lock);
 }
 
-/* Requests of a communicator find each other by the order in which they are made: one is there on all
- * ranks, or on none and no other will be. */
+/* Requests of a communicator find each other by the order in which they are made: one is there on
+ * all ranks, or on none and no other will be. */
 int pmpi_request_init(struct pmpi_call *call, MPI_Request *request, int *code)
 {
     bury();

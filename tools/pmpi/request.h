@@ -56,7 +56,7 @@ int pmpi_is_by_user(const struct pmpi_call *call);
 int pmpi_op_hold(const struct pmpi_call *call);
 void pmpi_op_leave(const struct pmpi_call *call);
 
-/** Makes the run of a call whose sides have been opened, and binds them; starts it with those of one.
+/** Makes the run of a call whose sides are open, and binds them; starts it with those of one.
  *  @return as weft_template_create_run(), weft_run_start(). */
 int pmpi_persistent_make(const struct pmpi_call *call, struct weft_run **run);
 int pmpi_persistent_start(const struct pmpi_call *call, struct weft_run *run);
@@ -70,8 +70,8 @@ int pmpi_wait(MPI_Request *request, MPI_Status *status);
 /** At the end. */
 void pmpi_request_close(void);
 
-/** Whether a thread may drive what is under way while the program is in a function of MPI that knows
- *  nothing of it; the same on all ranks of the world. */
+/** Whether a thread may drive what is under way while the program is in a function of MPI that
+ *  knows nothing of it; the same on all ranks of the world. */
 int pmpi_rescue_may_run(void);
 /** That thread drives weft now and then while calls are under way. `by_user` other than 0: what is
  *  driven may call functions of the program. */

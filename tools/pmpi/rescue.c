@@ -2,14 +2,14 @@
 /*
  * What is under way goes on in every function of MPI that waits, also in those that are not here.
  *
- * Functions that complete requests or wait for a message (wait.c) drive weft themselves. Others know
- * nothing of it, as what waits in a file or a window, or a blocking collective that is MPI's; that
- * may not be begun as one that does not block, since whether anything is under way is a rank's own
- * affair, and the two do not match. So a thread drives weft now and then while anything is. It calls
- * nothing of MPI, as between processes of one host weft does not; where it would, it may only run
- * if the program has asked for MPI_THREAD_MULTIPLE, and if it may not, calls that do not block are
- * MPI's. Functions of the program, in its operations, it only calls while the program is in MPI,
- * unless that is so.
+ * Functions that complete requests or wait for a message (wait.c) drive weft themselves. Others
+ * know nothing of it, as what waits in a file or a window, or a blocking collective that is MPI's;
+ * that may not be begun as one that does not block, since whether anything is under way is a rank's
+ * own affair, and the two do not match. So a thread drives weft now and then while anything is. It
+ * calls nothing of MPI, as between processes of one host weft does not; where it would, it may only
+ * run if the program has asked for MPI_THREAD_MULTIPLE, and if it may not, calls that do not block
+ * are MPI's. Functions of the program, in its operations, it only calls while the program is in
+ * MPI, unless that is so.
  */
 #include <errno.h>
 #include <pthread.h>

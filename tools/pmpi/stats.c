@@ -205,8 +205,8 @@ static void write_file(void)
         fprintf(stderr, "weft: WEFT_PMPI_STATS: %s: %s\n", path, strerror(errno));
 }
 
-/* Calls go on when their communicator has been freed; one of no ranks stands for any for which there
- * was no memory. */
+/* Calls go on when their communicator has been freed; one of no ranks stands for any for which
+ * there was no memory. */
 static struct pmpi_row **rows_of(struct pmpi_comm *state)
 {
     return !state || state->size == 0 ? &nowhere : state->kept ? &state->kept->rows : &state->rows;

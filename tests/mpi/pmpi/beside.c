@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking collectives that are MPI's (beside.json has them so) while a call of weft's is under way:
- * on some ranks, where others have ended theirs before. Who waits in either is waited for in the
- * other.
+ * Blocking collectives that are MPI's (beside.json has them so) while a call of weft's is under
+ * way: on some ranks, where others have ended theirs before. Who waits in either is waited for in
+ * the other.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every allocation that weft makes on one rank fails in turn (of more ranks than cores, some). No rank hangs then; a call that says
- * it has succeeded has; and what comes after it is as good as ever.
+ * Every allocation that weft makes on one rank fails in turn (of more ranks than cores, some). No
+ * rank hangs then; a call that says it has succeeded has; and what comes after it is as good as
+ * ever.
  *
  * The functions that allocate are this program's, and fail for callers in weft's libraries.
  */
@@ -78,7 +79,7 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes)
 /* ---- calls that may fail ---- */
 
 enum { COUNT = 6, ROOM = 1000 };
-/* Where no core is left over, one of so many allocations fails. So many there are in every stage. */
+/* Where no core is left over one of so many fails; so many there are in every stage. */
 enum { PART = 8, LEAST = 30 };
 
 struct stage {

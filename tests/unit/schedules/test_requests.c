@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collectives in one line that do not block (weft/collectives.h), on local and virtual ranks: their
- * results, many of them under way, beside blocking ones, and what is kept. What fails, and what ends
- * while they are under way: test_requests_ends.c.
+ * results, many of them under way, beside blocking ones, and what is kept. What fails, and what
+ * ends while they are under way: test_requests_ends.c.
  */
 #include <criterion/criterion.h>
 #include <malloc.h>
