@@ -117,7 +117,8 @@ int pmpi_keep_types(struct pmpi_call *call, int side, struct pmpi_kept_types *ke
     kept->list = size == 1 ? &kept->one : malloc((size_t)size * sizeof *kept->list);
     int status = kept->list ? WEFT_OK : no_memory();
     for (int r = 0; r < size && status == WEFT_OK; r++)
-        status = keep(kept, part->types ? part->types[r] : part->type);
+        if (pmpi_wire_is_block(call, side, r))
+            status = keep(kept, part->types ? part->types[r] : part->type);
     return status;
 }
 

@@ -243,6 +243,10 @@ static inline struct pmpi_comm *pmpi_comm_known(MPI_Comm comm)
 enum pmpi_reason pmpi_comm_connect(MPI_Comm comm, struct pmpi_comm *state);
 /** Whether any rank says so; all are in the same call. */
 int pmpi_comm_any(MPI_Comm comm, int mine);
+/** The communicator whose attributes MPI is deleting in this thread: what functions of the program
+ *  call on it then is MPI's, and they are not looked at. It is put back as it was by functions that
+ *  delete communicators. */
+extern _Thread_local MPI_Comm pmpi_comm_dying;
 /** A blocking function has made a communicator, or MPI_COMM_NULL: makes its context. */
 void pmpi_comm_adopt(MPI_Comm comm);
 /** What ends once nobody holds it; ended by pmpi_comm_bury(), from a call that does not drive. */
@@ -305,6 +309,8 @@ int pmpi_wire_open(struct pmpi_call *call, enum pmpi_reason *reason);
 int pmpi_is_reduction(enum pmpi_kind kind);
 /** Whether the datatypes of a side (0: send) are looked at on this rank. */
 int pmpi_wire_has_types(const struct pmpi_call *call, int side);
+/** Whether there is anything in the block of a rank: else its datatype is not looked at. */
+int pmpi_wire_is_block(const struct pmpi_call *call, int side, int rank);
 /** Unpacks what has come, if `status` says that it has, and gives memory back. */
 int pmpi_wire_close(struct pmpi_call *call, int status);
 

@@ -72,6 +72,12 @@ static MPI_Count count_at(const struct pmpi_call *call, const struct pmpi_part *
                        : (MPI_Count)((const int *)part->counts)[rank];
 }
 
+int pmpi_wire_is_block(const struct pmpi_call *call, int side, int rank)
+{
+    const struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
+    return !part->types || count_at(call, part, rank) != 0;
+}
+
 /* Bytes from `data` to the block of a rank. */
 static ptrdiff_t place_at(const struct pmpi_call *call, const struct pmpi_part *part,
                           const struct pmpi_type *type, int rank)
@@ -102,8 +108,10 @@ static int copy_side(struct pmpi_call *call, int side, int pack, size_t most)
     char *packed = wire_of(call, side)->packed;
     int listed = sides[call->kind].layout[side] == LISTED;
     for (int r = 0; r < (listed ? call->state->size : 1); r++) {
-        struct pmpi_type *type = type_at(part, r);
         size_t count = listed ? (size_t)count_at(call, part, r) : most;
+        if (count == 0)
+            continue;
+        struct pmpi_type *type = type_at(part, r);
         char *data = (char *)part->data + (listed ? place_at(call, part, type, r) : 0);
         int code = pack ? pmpi_type_pack(type, data, count, packed)
                         : pmpi_type_unpack(type, packed, data, count);
@@ -172,6 +180,13 @@ static int refuse(enum pmpi_reason *reason)
     return WEFT_OK;
 }
 
+/* Rank 0 receives nothing in an exclusive scan, and may have no buffer. */
+static int is_nothing(const struct pmpi_call *call, int side)
+{
+    return call->kind == PMPI_EXSCAN && side == 1 && call->state->rank == 0 &&
+           call->send.data != MPI_IN_PLACE && !call->recv.data;
+}
+
 static int is_lost(const struct pmpi_type *type)
 {
     return type == &pmpi_type_lost;
@@ -222,8 +237,11 @@ static int open_listed(struct pmpi_call *call, int side, enum pmpi_reason *reaso
     if (!part->counts || !part->places)
         return refuse(reason);
     for (int r = 0; r < size; r++) {
-        struct pmpi_type *type = type_at(part, r);
         MPI_Count count = count_at(call, part, r);
+        counts[r] = places[r] = 0;
+        if (count == 0 && part->types) /* what its type is does not matter */
+            continue;
+        struct pmpi_type *type = type_at(part, r);
         if (!type || count < 0)
             return refuse(reason);
         if (is_lost(type))
@@ -289,7 +307,7 @@ static int open_plain(struct pmpi_call *call, int side, enum pmpi_reason *reason
         call->bytes = (size_t)part->count * type->size;
     if (has == 0 || type->size == 0)
         return WEFT_OK;
-    if (!is_packed(call, type))
+    if (!is_packed(call, type) && !is_nothing(call, side))
         return part->data || count == 0 ? WEFT_OK : refuse(reason);
     return pack_side(call, side, has * type->size);
 }
@@ -314,7 +332,14 @@ static int is_empty(const struct pmpi_call *call)
                                              : call->bytes == 0;
 }
 
-/* Two buffers that are one, as MPI looks for them. */
+/* Where all ranks have one count, and both sides are of one type. */
+static int is_alike(const struct pmpi_call *call)
+{
+    return call->send.type == call->recv.type && call->send.count == call->recv.count;
+}
+
+/* Two buffers that are one, as MPI looks for them. Those of exchanges with counts of their own may
+ * begin at one place. */
 static int is_aliased(const struct pmpi_call *call)
 {
     const char *recv = call->recv.data;
@@ -325,7 +350,11 @@ static int is_aliased(const struct pmpi_call *call)
     case PMPI_ALLGATHER:
     case PMPI_GATHER:
         recv += (ptrdiff_t)call->received.count * call->state->rank;
-        return !call->received.packed && call->send.data == recv;
+        return is_alike(call) && !call->received.packed && call->send.data == recv;
+    case PMPI_ALLTOALL:
+        return is_alike(call) && call->send.data == recv;
+    case PMPI_ALLTOALLV:
+    case PMPI_ALLTOALLW:
     case PMPI_ALLGATHERV:
     case PMPI_GATHERV:
     case PMPI_SCATTER:
@@ -360,13 +389,17 @@ int pmpi_is_reduction(enum pmpi_kind kind)
            kind == PMPI_REDUCE_SCATTER_BLOCK || kind == PMPI_SCAN || kind == PMPI_EXSCAN;
 }
 
-/* MPI_IN_PLACE where it has no meaning. */
+/* MPI_IN_PLACE where it has no meaning, in a buffer that is looked at. */
 static int is_misplaced(const struct pmpi_call *call)
 {
-    int scatters = call->kind == PMPI_SCATTER || call->kind == PMPI_SCATTERV;
-    int root = !is_rooted(call->kind) || call->state->rank == call->root;
-    return (call->send.data == MPI_IN_PLACE && (scatters || !root)) ||
-           (call->recv.data == MPI_IN_PLACE && (!scatters || !root));
+    int stands = call->kind == PMPI_SCATTER || call->kind == PMPI_SCATTERV; /* the side it is for */
+    int may = !is_rooted(call->kind) || call->state->rank == call->root;
+    for (int side = 0; side < 2; side++) {
+        const struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
+        if (part->data == MPI_IN_PLACE && is_used(call, side) && !(may && side == stands))
+            return 1;
+    }
+    return 0;
 }
 
 int pmpi_wire_open(struct pmpi_call *call, enum pmpi_reason *reason)
@@ -417,7 +450,7 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes)
         return 1;
     const struct pmpi_part *part = side == 0 ? &call->send : &call->recv;
     const struct pmpi_type *type = pmpi_type_find(part->type);
-    MPI_Count count = part->count, size;
+    MPI_Count count = part->count, size, ranks = 1;
     if (!type || (call->kind == PMPI_ALLGATHERV && !part->counts) ||
         (call->kind == PMPI_REDUCE_SCATTER && !part->counts))
         return 0;
@@ -425,12 +458,12 @@ int pmpi_wire_size(const struct pmpi_call *call, size_t *bytes)
         count = 0;
         for (int r = 0; r < call->state->size; r++)
             count += count_at(call, part, r);
-        count /= call->state->size;
+        ranks = call->state->size;
     }
     size = (MPI_Count)type->size;
     if (is_lost(type) && PMPI_Type_size_x(part->type, &size) != MPI_SUCCESS)
         return 0;
-    *bytes = count > 0 ? (size_t)count * (size_t)size : 0;
+    *bytes = count > 0 ? (size_t)(count * size / ranks) : 0;
     return 1;
 }
 
