@@ -26,6 +26,7 @@ static struct pmpi_comm lost = {.reason = PMPI_NO_MEMORY}, losing = {.reason = P
 static _Atomic int serial; /* contexts that this rank has numbered */
 
 _Atomic unsigned pmpi_comm_epoch;
+_Thread_local MPI_Comm pmpi_comm_dying = MPI_COMM_NULL;
 _Thread_local struct pmpi_remembered pmpi_remembered[PMPI_REMEMBERED];
 
 /* ---- the end ---- */
@@ -62,6 +63,8 @@ void pmpi_comm_leave(struct pmpi_comm *state)
 
 void pmpi_comm_bury(void)
 {
+    if (pmpi_drives)
+        return;
     pthread_mutex_lock(&lock);
     struct pmpi_comm *state = dead;
     dead = NULL;
@@ -78,9 +81,9 @@ void pmpi_comm_bury(void)
 
 static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
 {
-    (void)comm;
     (void)key;
     (void)extra;
+    pmpi_comm_dying = comm;
     if (value == &lost || value == &losing)
         atomic_fetch_add(&pmpi_comm_epoch, 1);
     else
@@ -195,7 +198,7 @@ struct pmpi_comm *pmpi_comm_find(MPI_Comm comm)
 {
     unsigned now = atomic_load_explicit(&pmpi_comm_epoch, memory_order_acquire);
     struct pmpi_comm *state = pmpi_comm_known(comm);
-    if (state || comm == MPI_COMM_NULL)
+    if (state || comm == MPI_COMM_NULL || comm == pmpi_comm_dying)
         return state;
     pthread_mutex_lock(&lock);
     state = find_or_make(comm);
@@ -266,6 +269,8 @@ void pmpi_comm_adopt(MPI_Comm comm)
 {
     if (!atomic_load_explicit(&pmpi_active, memory_order_acquire) || comm == MPI_COMM_NULL)
         return;
+    if (comm == pmpi_comm_dying) /* the handle is another's now */
+        pmpi_comm_dying = MPI_COMM_NULL;
     struct pmpi_comm *state = pmpi_comm_find(comm);
     if (state && state->reason == PMPI_SERVED && !state->context)
         pmpi_comm_connect(comm, state);

@@ -5,12 +5,18 @@
  */
 #include "tools/pmpi/request.h"
 
+/* A call of PMPI's. Communicators that it has ended are over behind it. */
+#define IN_MPI(Name, names)                                                                        \
+    MPI_Comm dying = pmpi_comm_dying;                                                              \
+    pmpi_rescue_enter();                                                                           \
+    int code = PMPI_##Name names;                                                                  \
+    pmpi_rescue_leave();                                                                           \
+    pmpi_comm_dying = dying;
+
 #define GUARDED(Name, parameters, names)                                                           \
     WEFT_EXPORT int MPI_##Name parameters                                                          \
     {                                                                                              \
-        pmpi_rescue_enter();                                                                       \
-        int code = PMPI_##Name names;                                                              \
-        pmpi_rescue_leave();                                                                       \
+        IN_MPI(Name, names)                                                                        \
         return code;                                                                               \
     }
 
@@ -20,9 +26,7 @@
 #define MAKES(Name, parameters, names)                                                             \
     WEFT_EXPORT int MPI_##Name parameters                                                          \
     {                                                                                              \
-        pmpi_rescue_enter();                                                                       \
-        int code = PMPI_##Name names;                                                              \
-        pmpi_rescue_leave();                                                                       \
+        IN_MPI(Name, names)                                                                        \
         if (code == MPI_SUCCESS)                                                                   \
             pmpi_comm_adopt(*made);                                                                \
         return code;                                                                               \
@@ -72,6 +76,15 @@ GUARDED(Comm_spawn_multiple,
         (int count, char *commands[], char **argvs[], const int most[], const MPI_Info infos[],
          int root, MPI_Comm comm, MPI_Comm *made, int codes[]),
         (count, commands, argvs, most, infos, root, comm, made, codes))
+
+/* A handle that is in use again is not that of what has ended. */
+WEFT_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
+{
+    int code = PMPI_Comm_idup(comm, made, request);
+    if (code == MPI_SUCCESS && *made == pmpi_comm_dying)
+        pmpi_comm_dying = MPI_COMM_NULL;
+    return code;
+}
 
 /* ---- messages ---- */
 

@@ -4,6 +4,7 @@
  * program are called without it.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "tools/pmpi/request.h"
@@ -17,8 +18,7 @@ struct operation {
     struct weft_request *request;
     MPI_Request handle;  /* the generalised request */
     struct token *token; /* or the token whose it is */
-    MPI_Comm comm;       /* what it has failed with, and where */
-    int code;
+    int code;            /* what it has failed with */
     struct operation *next;
 };
 
@@ -47,6 +47,7 @@ static struct token *tokens[CHAINS];
 static struct token *dead; /* freed, and not under way: ended by who does not drive */
 static struct operation *failures;
 _Atomic int pmpi_failed;
+_Thread_local int pmpi_drives;
 
 /* ---- generalised requests ---- */
 
@@ -83,8 +84,9 @@ static int take_failure(MPI_Request handle, MPI_Comm *comm)
     if (*link) {
         struct operation *failure = *link;
         code = failure->code;
-        *comm = failure->comm;
+        *comm = failure->call.state->comm;
         *link = failure->next;
+        pmpi_comm_leave(failure->call.state);
         free(failure);
         atomic_fetch_sub(&pmpi_failed, 1);
     }
@@ -144,24 +146,44 @@ static int open_sides(struct operation *operation)
     return status;
 }
 
+/* Whether functions of MPI, or of the program, combine its elements. */
+static int is_by_others(const struct pmpi_call *call)
+{
+    return call->reduction && call->reduction->own;
+}
+
+/* From then on it is driven, by any thread. */
+static int execute(struct operation *operation)
+{
+    struct pmpi_call *call = &operation->call;
+    struct token *token = operation->token;
+    int by_others = is_by_others(call);
+    int status = token ? WEFT_OK : pmpi_op_hold(call);
+    if (status != WEFT_OK) {
+        weft_collectives_fail(call->state->context, status, weft_error_text());
+        return status;
+    }
+    pmpi_rescue_allow(by_others);
+    status =
+        token ? pmpi_persistent_start(call, token->run) : pmpi_execute(call, &operation->request);
+    if (status != WEFT_OK)
+        pmpi_rescue_disarm(by_others);
+    if (status != WEFT_OK && !token)
+        pmpi_op_leave(call);
+    return status;
+}
+
 /* 1: it is under way; 0: it is MPI's; an error of weft below that. */
 static int begin(struct operation *operation)
 {
     struct pmpi_call *call = &operation->call;
-    struct token *token = operation->token;
     int status = open_sides(operation);
     if (call->reason != PMPI_SERVED)
         return 0;
-    if (status == WEFT_OK && !token)
-        status = pmpi_op_hold(call);
-    if (status != WEFT_OK && !token)
+    if (status == WEFT_OK)
+        status = execute(operation);
+    else if (!operation->token)
         weft_collectives_fail(call->state->context, status, weft_error_text());
-    if (status == WEFT_OK) {
-        status = token ? pmpi_persistent_start(call, token->run)
-                       : pmpi_execute(call, &operation->request);
-        if (status != WEFT_OK && !token)
-            pmpi_op_leave(call);
-    }
     if (status != WEFT_OK)
         pmpi_wire_close(call, status);
     return status == WEFT_OK ? 1 : status;
@@ -170,7 +192,6 @@ static int begin(struct operation *operation)
 /* From then on another thread may end it. */
 static void append(struct operation *operation)
 {
-    int by_user = pmpi_is_by_user(&operation->call);
     operation->next = NULL;
     pmpi_comm_hold(operation->call.state);
     pthread_mutex_lock(&lock);
@@ -178,7 +199,7 @@ static void append(struct operation *operation)
     last = &operation->next;
     atomic_fetch_add(&pmpi_under_way, 1);
     pthread_mutex_unlock(&lock);
-    pmpi_rescue_arm(by_user);
+    pmpi_rescue_arm();
 }
 
 /* There is no memory for what is under way: the call fails, in its turn. */
@@ -279,6 +300,8 @@ static void end_token(struct token *token)
 
 static void bury(void)
 {
+    if (pmpi_drives)
+        return;
     pthread_mutex_lock(&lock);
     struct token *token = dead;
     dead = NULL;
@@ -466,7 +489,7 @@ static void keep_failure(struct operation *operation, int code)
 {
     strip(operation);
     operation->code = code;
-    operation->comm = operation->call.state->comm;
+    pmpi_comm_hold(operation->call.state);
     operation->next = failures;
     failures = operation;
     atomic_fetch_add(&pmpi_failed, 1);
@@ -489,7 +512,7 @@ static void conclude(struct operation *operation, int status)
     struct pmpi_comm *state = call->state;
     struct token *token = operation->token;
     MPI_Request handle = operation->handle;
-    int by_user = pmpi_is_by_user(call);
+    int by_others = is_by_others(call);
     if (status < 0)
         weft_error_set(status, "%s",
                        token ? weft_run_error(token->run) : weft_request_error(operation->request));
@@ -508,7 +531,7 @@ static void conclude(struct operation *operation, int status)
             keep_failure(operation, code);
         PMPI_Grequest_complete(handle);
     }
-    pmpi_rescue_disarm(by_user);
+    pmpi_rescue_disarm(by_others);
     pmpi_comm_leave(state);
 }
 
@@ -542,8 +565,9 @@ void pmpi_request_settle(void)
         *link = operation->next;
         if (!*link)
             last = link;
-        atomic_fetch_sub(&pmpi_under_way, 1);
         conclude(operation, status);
+        /* Behind that: who sees nothing under way sees what has failed. */
+        atomic_fetch_sub(&pmpi_under_way, 1);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -571,11 +595,22 @@ static int is_met(void *user)
     return condition->met;
 }
 
+/* In a function of the program that MPI has called meanwhile there is nothing to drive: another call
+ * of this thread does. */
 void pmpi_wait_until(weft_done_fn done, void *user)
 {
     struct condition condition = {done, user, 0};
-    while (weft_context_wait(pmpi_world, is_met, &condition, WEFT_NEVER) == WEFT_IN_PROGRESS)
-        ;
+    MPI_Comm dying = pmpi_comm_dying;
+    int status = pmpi_drives ? WEFT_ERR_STATE : WEFT_IN_PROGRESS;
+    while (status == WEFT_IN_PROGRESS) {
+        pmpi_drives++;
+        status = weft_context_wait(pmpi_world, is_met, &condition, WEFT_NEVER);
+        pmpi_drives--;
+    }
+    while (status != WEFT_OK && !is_met(&condition))
+        sched_yield();
+    pmpi_comm_dying = dying;
+    pmpi_comm_bury();
 }
 
 /* ---- the end ---- */
@@ -591,12 +626,22 @@ void pmpi_request_close(void)
 {
     if (atomic_load(&pmpi_under_way) > 0)
         pmpi_wait_until(is_idle, NULL);
+    for (int i = 0; i < CHAINS; i++)
+        while (tokens[i]) { /* that the program may free yet: a persistent request of MPI's */
+            struct token *token = tokens[i];
+            tokens[i] = token->next;
+            token->next = dead;
+            dead = token;
+        }
+    atomic_store(&pmpi_tokens, 0);
     bury();
     while (failures) {
         struct operation *failure = failures;
         failures = failure->next;
+        pmpi_comm_leave(failure->call.state);
         free(failure);
     }
+    atomic_store(&pmpi_failed, 0);
     while (spares) {
         MPI_Request handle;
         take_spare(&handle);

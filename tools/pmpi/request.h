@@ -18,6 +18,8 @@
 extern _Atomic int pmpi_under_way;
 extern _Atomic int pmpi_tokens;
 extern _Atomic int pmpi_failed;
+/** Other than 0 in pmpi_wait_until(): what MPI calls then must not end contexts and runs. */
+extern _Thread_local int pmpi_drives;
 
 /** Starts a call of weft's. @return as pmpi_serve(). */
 int pmpi_request_start(struct pmpi_call *call, MPI_Request *request, int *code);
@@ -73,10 +75,13 @@ void pmpi_request_close(void);
 /** Whether a thread may drive what is under way while the program is in a function of MPI that
  *  knows nothing of it; the same on all ranks of the world. */
 int pmpi_rescue_may_run(void);
-/** That thread drives weft now and then while calls are under way. `by_user` other than 0: what is
- *  driven may call functions of the program. */
-void pmpi_rescue_arm(int by_user);
-void pmpi_rescue_disarm(int by_user);
+/** Something is about to be under way; `by_others` other than 0: what drives it may call functions of
+ *  the program, or of MPI. */
+void pmpi_rescue_allow(int by_others);
+/** It is: that thread drives weft now and then. */
+void pmpi_rescue_arm(void);
+/** It is over, or has not begun. */
+void pmpi_rescue_disarm(int by_others);
 void pmpi_rescue_close(void);
 /** The thread is in a blocking function of MPI; it is again in the program's. */
 void pmpi_rescue_enter(void);

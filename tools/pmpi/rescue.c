@@ -8,8 +8,8 @@
  * own affair, and the two do not match. So a thread drives weft now and then while anything is. It
  * calls nothing of MPI, as between processes of one host weft does not; where it would, it may only
  * run if the program has asked for MPI_THREAD_MULTIPLE, and if it may not, calls that do not block
- * are MPI's. Functions of the program, in its operations, it only calls while the program is in
- * MPI, unless that is so.
+ * are MPI's. Functions of the program, and MPI_Reduce_local, in operations, it only calls while the
+ * program is in MPI, unless that is so.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,8 +30,8 @@ static int has_thread;
 static _Atomic int stopping;
 /* Held while the thread drives what may call the program. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int sleeping = 1;  /* it is not there, or waits to be armed */
-static _Atomic int by_user_count; /* of what is under way */
+static _Atomic int sleeping = 1;    /* it is not there, or waits to be armed */
+static _Atomic int by_others_count; /* of what is under way */
 static _Atomic int inside;
 
 static void sleep_a_turn(void)
@@ -42,7 +42,7 @@ static void sleep_a_turn(void)
 
 static int may_drive(void)
 {
-    return atomic_load(&by_user_count) == 0 || atomic_load(&inside) > 0 ||
+    return atomic_load(&by_others_count) == 0 || atomic_load(&inside) > 0 ||
            pmpi_level == MPI_THREAD_MULTIPLE;
 }
 
@@ -97,18 +97,27 @@ static void wake(void)
     pthread_mutex_unlock(&lock);
 }
 
-void pmpi_rescue_arm(int by_user)
+/* Who drives has looked before, or sees it: the program is not called back once it is in its own
+ * functions again. */
+void pmpi_rescue_allow(int by_others)
 {
-    if (by_user)
-        atomic_fetch_add(&by_user_count, 1);
+    if (!by_others)
+        return;
+    atomic_fetch_add(&by_others_count, 1);
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+}
+
+void pmpi_rescue_arm(void)
+{
     if (atomic_load(&sleeping))
         wake();
 }
 
-void pmpi_rescue_disarm(int by_user)
+void pmpi_rescue_disarm(int by_others)
 {
-    if (by_user)
-        atomic_fetch_sub(&by_user_count, 1);
+    if (by_others)
+        atomic_fetch_sub(&by_others_count, 1);
 }
 
 void pmpi_rescue_enter(void)
@@ -119,7 +128,7 @@ void pmpi_rescue_enter(void)
 void pmpi_rescue_leave(void)
 {
     atomic_fetch_sub(&inside, 1);
-    if (atomic_load(&by_user_count) > 0) { /* until it has left functions of the program */
+    if (atomic_load(&by_others_count) > 0) { /* until it has left functions of the program */
         pthread_mutex_lock(&gate);
         pthread_mutex_unlock(&gate);
     }

@@ -94,22 +94,29 @@ static int test_some(void *user)
 
 /* ---- what has been completed ---- */
 
-/* Of several: each says whether it has failed. `indices` NULL: all of them, in order. */
+/* Of several: each says whether it has failed. `indices` NULL: all of them, in order. What MPI has
+ * said of its own stands. */
 static int conclude(const struct test *test, int count)
 {
-    int failed = 0;
+    int tells = test->statuses != MPI_STATUSES_IGNORE, code = test->code;
     for (int i = 0; i < count; i++) {
-        MPI_Request request = test->given[test->indices ? test->indices[i] : i];
-        int code = pmpi_request_completed(request);
-        int is_first = code != MPI_SUCCESS && !failed;
-        failed |= code != MPI_SUCCESS;
-        if (test->statuses == MPI_STATUSES_IGNORE || !failed)
+        int failed = pmpi_request_completed(test->given[test->indices ? test->indices[i] : i]);
+        if (failed == MPI_SUCCESS)
             continue;
-        for (int before = 0; is_first && before < i; before++)
-            test->statuses[before].MPI_ERROR = MPI_SUCCESS;
-        test->statuses[i].MPI_ERROR = code;
+        for (int other = 0; tells && code != MPI_ERR_IN_STATUS && other < count; other++)
+            test->statuses[other].MPI_ERROR = MPI_SUCCESS;
+        code = MPI_ERR_IN_STATUS;
+        if (tells)
+            test->statuses[i].MPI_ERROR = failed;
     }
-    return failed ? MPI_ERR_IN_STATUS : test->code;
+    return code;
+}
+
+/* Nothing is completed. */
+static int no_memory(void)
+{
+    PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
 }
 
 /* The handles, which MPI replaces. NULL: no memory. */
@@ -202,8 +209,10 @@ static int is_plain(int count, const MPI_Request *requests)
 WEFT_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
 {
     MPI_Request few[FEW], *given;
-    if (is_plain(count, requests) || !(given = copy_of(requests, count, few, FEW)))
+    if (is_plain(count, requests))
         return PMPI_Waitall(count, requests, statuses);
+    if (!(given = copy_of(requests, count, few, FEW)))
+        return no_memory();
     struct test test = {.count = count, .requests = requests, .given = given, .statuses = statuses};
     pmpi_wait_until(test_all, &test);
     int code = test.flag ? conclude(&test, count) : test.code;
@@ -215,8 +224,10 @@ WEFT_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status status
 WEFT_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
 {
     MPI_Request few[FEW], *given;
-    if (is_plain(count, requests) || !flag || !(given = copy_of(requests, count, few, FEW)))
+    if (is_plain(count, requests) || !flag)
         return PMPI_Testall(count, requests, flag, statuses);
+    if (!(given = copy_of(requests, count, few, FEW)))
+        return no_memory();
     struct test test = {.count = count, .requests = requests, .given = given, .statuses = statuses};
     pmpi_request_progress();
     test_all(&test);
@@ -239,8 +250,10 @@ static int conclude_any(const struct test *test, int *index)
 WEFT_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
 {
     MPI_Request few[FEW], *given;
-    if (is_plain(count, requests) || !index || !(given = copy_of(requests, count, few, FEW)))
+    if (is_plain(count, requests) || !index)
         return PMPI_Waitany(count, requests, index, status);
+    if (!(given = copy_of(requests, count, few, FEW)))
+        return no_memory();
     struct test test = {.count = count, .requests = requests, .given = given, .statuses = status};
     pmpi_wait_until(test_any, &test);
     int code = conclude_any(&test, index);
@@ -253,9 +266,10 @@ WEFT_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *
                             MPI_Status *status)
 {
     MPI_Request few[FEW], *given;
-    if (is_plain(count, requests) || !index || !flag ||
-        !(given = copy_of(requests, count, few, FEW)))
+    if (is_plain(count, requests) || !index || !flag)
         return PMPI_Testany(count, requests, index, flag, status);
+    if (!(given = copy_of(requests, count, few, FEW)))
+        return no_memory();
     struct test test = {.count = count, .requests = requests, .given = given, .statuses = status};
     pmpi_request_progress();
     test_any(&test);
@@ -270,17 +284,19 @@ WEFT_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *
 
 static int conclude_some(const struct test *test, int *count)
 {
+    int is_known = test->code == MPI_SUCCESS || test->code == MPI_ERR_IN_STATUS;
     *count = test->index;
-    return test->index > 0 && test->code == MPI_SUCCESS ? conclude(test, test->index) : test->code;
+    return is_known && test->index > 0 ? conclude(test, test->index) : test->code;
 }
 
 WEFT_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int *completed, int indices[],
                              MPI_Status statuses[])
 {
     MPI_Request few[FEW], *given;
-    if (is_plain(count, requests) || !completed || !indices ||
-        !(given = copy_of(requests, count, few, FEW)))
+    if (is_plain(count, requests) || !completed || !indices)
         return PMPI_Waitsome(count, requests, completed, indices, statuses);
+    if (!(given = copy_of(requests, count, few, FEW)))
+        return no_memory();
     struct test test = {.count = count,
                         .requests = requests,
                         .given = given,
@@ -297,9 +313,10 @@ WEFT_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int *completed, 
                              MPI_Status statuses[])
 {
     MPI_Request few[FEW], *given;
-    if (is_plain(count, requests) || !completed || !indices ||
-        !(given = copy_of(requests, count, few, FEW)))
+    if (is_plain(count, requests) || !completed || !indices)
         return PMPI_Testsome(count, requests, completed, indices, statuses);
+    if (!(given = copy_of(requests, count, few, FEW)))
+        return no_memory();
     struct test test = {.count = count,
                         .requests = requests,
                         .given = given,
@@ -319,6 +336,16 @@ WEFT_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int *completed, 
 static int finish(int code, MPI_Request *request, MPI_Status *status)
 {
     return code == MPI_SUCCESS ? pmpi_wait(request, status) : code;
+}
+
+/* The receive of an exchange whose send has ended so: one that has failed leaves none behind. */
+static int finish_both(int sent, MPI_Request *request, MPI_Status *status)
+{
+    if (sent == MPI_SUCCESS)
+        return pmpi_wait(request, status);
+    PMPI_Cancel(request);
+    pmpi_wait(request, MPI_STATUS_IGNORE);
+    return sent;
 }
 
 #define SENDS(Name, iname, suffix, N)                                                              \
@@ -368,7 +395,7 @@ static int finish(int code, MPI_Request *request, MPI_Status *status)
             return code;                                                                           \
         code = PMPI_Isend##suffix(send, send_count, send_type, to, send_tag, comm, &requests[1]);  \
         code = finish(code, &requests[1], MPI_STATUS_IGNORE);                                      \
-        return finish(code, &requests[0], status);                                                 \
+        return finish_both(code, &requests[0], status);                                            \
     }
 
 SENDS(Send, send, , int)
