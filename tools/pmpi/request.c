@@ -595,8 +595,8 @@ static int is_met(void *user)
     return condition->met;
 }
 
-/* In a function of the program that MPI has called meanwhile there is nothing to drive: another call
- * of this thread does. */
+/* In a function of the program that MPI has called meanwhile there is nothing to drive: another
+ * call of this thread does. */
 void pmpi_wait_until(weft_done_fn done, void *user)
 {
     struct condition condition = {done, user, 0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What MPI allows and few programs do: arguments that are looked at on some ranks only, and differ
- * there; communicators that are freed while they are in use; functions of the program that MPI calls
- * when something ends. By weft, and where a table (legal.json) leaves some calls to MPI by size.
+ * there; communicators that are freed while they are in use; functions of the program that MPI
+ * calls when something ends. By weft, and where a table (legal.json) leaves some calls to MPI by
+ * size.
  */
 #include <stdlib.h>
 #include <string.h>
