@@ -127,9 +127,9 @@ struct weft__device_ops {
     void (*free)(struct weft__device *device, void *memory);
     void *(*pin)(struct weft__device *device, size_t bytes);
     void (*unpin)(struct weft__device *device, void *memory);
-    /* Pinned memory for words that streams wait for, each until it is at least a number. It has what
-     * it had when it was given back, at first zeros, and is given to nobody else: a stream may not
-     * have got to its wait yet, however long ago that has been fulfilled. Any thread. */
+    /* Pinned memory for words that streams wait for, each until it is at least a number. It has
+     * what it had when it was given back, at first zeros, and is given to nobody else: a stream may
+     * not have got to its wait yet, however long ago that has been fulfilled. Any thread. */
     void *(*pin_words)(struct weft__device *device, size_t bytes);
     void (*unpin_words)(struct weft__device *device, void *memory);
     /* A stream; negative, with weft__error set. Closing waits for what is on it. Any thread. */

@@ -75,8 +75,8 @@ void pmpi_request_close(void);
 /** Whether a thread may drive what is under way while the program is in a function of MPI that
  *  knows nothing of it; the same on all ranks of the world. */
 int pmpi_rescue_may_run(void);
-/** Something is about to be under way; `by_others` other than 0: what drives it may call functions of
- *  the program, or of MPI. */
+/** Something is about to be under way; `by_others` other than 0: what drives it may call functions
+ *  of the program, or of MPI. */
 void pmpi_rescue_allow(int by_others);
 /** It is: that thread drives weft now and then. */
 void pmpi_rescue_arm(void);
