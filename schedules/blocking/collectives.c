@@ -326,22 +326,24 @@ int weft_collectives_fail(struct weft_context *context, int status, const char *
         return INVALID("%s: argument `context` is NULL", __func__);
     if (status >= 0)
         return INVALID("%s: argument `status` is %d, expected an error", __func__, status);
+    char why[512]; /* the text may be that of the thread's last error */
+    snprintf(why, sizeof why, "%s", text ? text : weft_status_text(status));
     int outside = weft__queue_outside(__func__, context);
     if (outside)
         return outside;
     struct weft__blocking *blocking = weft_context_attached(context, &attached);
     if (!blocking) /* so no call has been made, or there is no memory for any */
-        return weft_sequence_fail(context, status, text);
+        return weft_sequence_fail(context, status, why);
     int entered = enter(blocking, __func__);
     if (entered)
         return entered;
     weft__queue_take_back(blocking);
     int failed = WEFT_OK;
     if (blocking->oldest) {
-        weft_error_set_text(status, text ? text : weft_status_text(status));
+        weft_error_set_text(status, why);
         weft__queue_fail(blocking, status);
     } else {
-        failed = weft_sequence_fail(context, status, text);
+        failed = weft_sequence_fail(context, status, why);
     }
     leave(blocking);
     return failed;

@@ -61,9 +61,23 @@ void pmpi_comm_leave(struct pmpi_comm *state)
     pthread_mutex_unlock(&lock);
 }
 
+static int at_once(void *user)
+{
+    (void)user;
+    return 1;
+}
+
+int pmpi_comm_drives(void)
+{
+    return pmpi_world && weft_context_wait(pmpi_world, at_once, NULL, 0) == WEFT_ERR_STATE;
+}
+
 void pmpi_comm_bury(void)
 {
-    if (pmpi_drives)
+    pthread_mutex_lock(&lock);
+    int any = dead != NULL;
+    pthread_mutex_unlock(&lock);
+    if (!any || pmpi_comm_drives())
         return;
     pthread_mutex_lock(&lock);
     struct pmpi_comm *state = dead;
@@ -81,9 +95,9 @@ void pmpi_comm_bury(void)
 
 static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
 {
+    (void)comm;
     (void)key;
     (void)extra;
-    pmpi_comm_dying = comm;
     if (value == &lost || value == &losing)
         atomic_fetch_add(&pmpi_comm_epoch, 1);
     else
@@ -98,8 +112,12 @@ int pmpi_comm_open(void)
 
 void pmpi_comm_close(void)
 {
-    while (all) /* the callback takes it from the list */
-        PMPI_Comm_delete_attr(all->comm, keyval);
+    while (all) { /* the callback takes it from the list; MPI has none that came too late */
+        struct pmpi_comm *state = all;
+        PMPI_Comm_delete_attr(state->comm, keyval);
+        if (all == state)
+            forget(state);
+    }
     PMPI_Comm_free_keyval(&keyval);
 }
 
@@ -269,8 +287,6 @@ void pmpi_comm_adopt(MPI_Comm comm)
 {
     if (!atomic_load_explicit(&pmpi_active, memory_order_acquire) || comm == MPI_COMM_NULL)
         return;
-    if (comm == pmpi_comm_dying) /* the handle is another's now */
-        pmpi_comm_dying = MPI_COMM_NULL;
     struct pmpi_comm *state = pmpi_comm_find(comm);
     if (state && state->reason == PMPI_SERVED && !state->context)
         pmpi_comm_connect(comm, state);

@@ -5,13 +5,10 @@
  */
 #include "tools/pmpi/request.h"
 
-/* A call of PMPI's. Communicators that it has ended are over behind it. */
 #define IN_MPI(Name, names)                                                                        \
-    MPI_Comm dying = pmpi_comm_dying;                                                              \
     pmpi_rescue_enter();                                                                           \
     int code = PMPI_##Name names;                                                                  \
-    pmpi_rescue_leave();                                                                           \
-    pmpi_comm_dying = dying;
+    pmpi_rescue_leave();
 
 #define GUARDED(Name, parameters, names)                                                           \
     WEFT_EXPORT int MPI_##Name parameters                                                          \
@@ -35,13 +32,29 @@
 MAKES(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))
 MAKES(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
       (comm, group, tag, made))
-GUARDED(Comm_disconnect, (MPI_Comm * comm), (comm))
 MAKES(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
 MAKES(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), (comm, info, made))
-GUARDED(Comm_free, (MPI_Comm * comm), (comm))
 MAKES(Comm_split, (MPI_Comm comm, int colour, int key, MPI_Comm *made), (comm, colour, key, made))
 MAKES(Comm_split_type, (MPI_Comm comm, int kind, int key, MPI_Info info, MPI_Comm *made),
       (comm, kind, key, info, made))
+
+/* What threads remember of it is over, also for functions of the program that MPI calls before
+ * ours. */
+#define ENDS(Name)                                                                                 \
+    WEFT_EXPORT int MPI_##Name(MPI_Comm *comm)                                                     \
+    {                                                                                              \
+        MPI_Comm before = pmpi_comm_dying;                                                         \
+        if (comm)                                                                                  \
+            pmpi_comm_dying = *comm;                                                               \
+        atomic_fetch_add(&pmpi_comm_epoch, 1);                                                     \
+        IN_MPI(Name, (comm))                                                                       \
+        pmpi_comm_dying = before;                                                                  \
+        return code;                                                                               \
+    }
+
+ENDS(Comm_free)
+ENDS(Comm_disconnect)
+
 GUARDED(Intercomm_create,
         (MPI_Comm comm, int leader, MPI_Comm peer, int remote, int tag, MPI_Comm *made),
         (comm, leader, peer, remote, tag, made))
@@ -76,15 +89,6 @@ GUARDED(Comm_spawn_multiple,
         (int count, char *commands[], char **argvs[], const int most[], const MPI_Info infos[],
          int root, MPI_Comm comm, MPI_Comm *made, int codes[]),
         (count, commands, argvs, most, infos, root, comm, made, codes))
-
-/* A handle that is in use again is not that of what has ended. */
-WEFT_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
-{
-    int code = PMPI_Comm_idup(comm, made, request);
-    if (code == MPI_SUCCESS && *made == pmpi_comm_dying)
-        pmpi_comm_dying = MPI_COMM_NULL;
-    return code;
-}
 
 /* ---- messages ---- */
 

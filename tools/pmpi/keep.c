@@ -114,6 +114,8 @@ int pmpi_keep_types(struct pmpi_call *call, int side, struct pmpi_kept_types *ke
     /* That of a reduction is its operation's, also where nothing is received. */
     if (!pmpi_wire_has_types(call, side) && !pmpi_is_reduction(call->kind))
         return WEFT_OK;
+    if (part->types && !part->counts) /* MPI says what is wrong */
+        return WEFT_OK;
     kept->list = size == 1 ? &kept->one : malloc((size_t)size * sizeof *kept->list);
     int status = kept->list ? WEFT_OK : no_memory();
     for (int r = 0; r < size && status == WEFT_OK; r++)

@@ -243,12 +243,14 @@ static inline struct pmpi_comm *pmpi_comm_known(MPI_Comm comm)
 enum pmpi_reason pmpi_comm_connect(MPI_Comm comm, struct pmpi_comm *state);
 /** Whether any rank says so; all are in the same call. */
 int pmpi_comm_any(MPI_Comm comm, int mine);
-/** The communicator whose attributes MPI is deleting in this thread: what functions of the program
- *  call on it then is MPI's, and they are not looked at. It is put back as it was by functions that
- *  delete communicators. */
+/** The communicator that the program is freeing: functions of its own that MPI calls meanwhile may
+ *  use it, which is MPI's then, and its attributes are not looked at. */
 extern _Thread_local MPI_Comm pmpi_comm_dying;
 /** A blocking function has made a communicator, or MPI_COMM_NULL: makes its context. */
 void pmpi_comm_adopt(MPI_Comm comm);
+/** Whether the thread drives weft: it is in a function that MPI calls meanwhile, and must end no
+ *  context and no run. */
+int pmpi_comm_drives(void);
 /** What ends once nobody holds it; ended by pmpi_comm_bury(), from a call that does not drive. */
 void pmpi_comm_hold(struct pmpi_comm *state);
 void pmpi_comm_leave(struct pmpi_comm *state);

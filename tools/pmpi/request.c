@@ -47,7 +47,6 @@ static struct token *tokens[CHAINS];
 static struct token *dead; /* freed, and not under way: ended by who does not drive */
 static struct operation *failures;
 _Atomic int pmpi_failed;
-_Thread_local int pmpi_drives;
 
 /* ---- generalised requests ---- */
 
@@ -300,7 +299,10 @@ static void end_token(struct token *token)
 
 static void bury(void)
 {
-    if (pmpi_drives)
+    pthread_mutex_lock(&lock);
+    int any = dead != NULL;
+    pthread_mutex_unlock(&lock);
+    if (!any || pmpi_comm_drives())
         return;
     pthread_mutex_lock(&lock);
     struct token *token = dead;
@@ -595,21 +597,16 @@ static int is_met(void *user)
     return condition->met;
 }
 
-/* In a function of the program that MPI has called meanwhile there is nothing to drive: another
- * call of this thread does. */
+/* In a function that MPI has called meanwhile there is nothing to drive: another call of this
+ * thread does. */
 void pmpi_wait_until(weft_done_fn done, void *user)
 {
     struct condition condition = {done, user, 0};
-    MPI_Comm dying = pmpi_comm_dying;
-    int status = pmpi_drives ? WEFT_ERR_STATE : WEFT_IN_PROGRESS;
-    while (status == WEFT_IN_PROGRESS) {
-        pmpi_drives++;
+    int status = WEFT_IN_PROGRESS;
+    while (status == WEFT_IN_PROGRESS)
         status = weft_context_wait(pmpi_world, is_met, &condition, WEFT_NEVER);
-        pmpi_drives--;
-    }
     while (status != WEFT_OK && !is_met(&condition))
         sched_yield();
-    pmpi_comm_dying = dying;
     pmpi_comm_bury();
 }
 

@@ -18,8 +18,6 @@
 extern _Atomic int pmpi_under_way;
 extern _Atomic int pmpi_tokens;
 extern _Atomic int pmpi_failed;
-/** Other than 0 in pmpi_wait_until(): what MPI calls then must not end contexts and runs. */
-extern _Thread_local int pmpi_drives;
 
 /** Starts a call of weft's. @return as pmpi_serve(). */
 int pmpi_request_start(struct pmpi_call *call, MPI_Request *request, int *code);

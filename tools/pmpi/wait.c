@@ -13,7 +13,8 @@
 
 static int has_requests(void)
 {
-    return atomic_load_explicit(&pmpi_under_way, memory_order_relaxed) > 0 ||
+    /* Acquire: what has failed before nothing was under way is seen. */
+    return atomic_load_explicit(&pmpi_under_way, memory_order_acquire) > 0 ||
            atomic_load_explicit(&pmpi_tokens, memory_order_relaxed) > 0 ||
            atomic_load_explicit(&pmpi_failed, memory_order_relaxed) > 0;
 }

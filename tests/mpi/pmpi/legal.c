@@ -146,6 +146,29 @@ static void freed_in_use(int round)
     EXPECT(sum == sum_of_ranks());
 }
 
+/* The same by a message that nobody waits for: while a rank is in a collective of weft's. */
+static void freed_with_message(int round)
+{
+    static char send[1 << 20], recv[1 << 20];
+    int next = (test_rank + 1) % test_size, previous = (test_rank + test_size - 1) % test_size;
+    MPI_Comm copy;
+    MPI_Request requests[2];
+    int sum = -1;
+
+    test_doing("a communicator that is freed with a message under way, round %d", round);
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+    MUST(MPI_Isend(send, sizeof send, MPI_BYTE, next, TAG, copy, &requests[0]));
+    MUST(MPI_Request_free(&requests[0]));
+    MUST(MPI_Irecv(recv, sizeof recv, MPI_BYTE, previous, TAG, copy, &requests[1]));
+    MUST(MPI_Comm_free(&copy));
+    if (test_rank == round % test_size)
+        usleep(300);
+    MUST(MPI_Allreduce(&test_rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    EXPECT(sum == sum_of_ranks());
+    MUST(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+    MUST(MPI_Barrier(MPI_COMM_WORLD)); /* the buffer is written again */
+}
+
 static int copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *is_copied)
 {
     (void)comm;
@@ -280,6 +303,8 @@ int main(int argc, char **argv)
     wrong_exchange();
     for (int round = 0; round < rounds; round++)
         freed_in_use(round);
+    for (int round = 0; round < rounds / 10; round++)
+        freed_with_message(round);
     leave_some();
     return test_end();
 }
