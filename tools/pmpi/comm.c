@@ -244,10 +244,12 @@ static int agree(MPI_Comm comm, int mine[3], int agreed[3])
     return code == MPI_SUCCESS ? pmpi_wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
-int pmpi_comm_any(MPI_Comm comm, int mine)
+int pmpi_comm_gather(MPI_Comm comm, int mine)
 {
     int agreed[3] = {0};
-    return agree(comm, (int[]){mine, 0, 0}, agreed) != MPI_SUCCESS || agreed[0];
+    if (agree(comm, (int[]){mine == 0, mine == 1, mine == 2}, agreed) != MPI_SUCCESS)
+        return 7;
+    return agreed[0] | agreed[1] << 1 | agreed[2] << 2;
 }
 
 /* The ranks of a communicator without a record here agree that it has no context. */

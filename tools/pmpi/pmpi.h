@@ -140,7 +140,7 @@ struct pmpi_comm {
     /** The communicator, calls under way and persistent requests: the last ends it. */
     _Atomic int holds;
     const struct pmpi_table *table; /* once it has a context */
-    int persists_not;               /* a rank had no memory for a persistent request: no more */
+    enum pmpi_reason persists_not;  /* why no more persistent requests are weft's */
     unsigned waits_in;              /* request.c: the pass in which its first call had not ended */
     /** What was done (stats.c); once it has been freed, with others of its name. */
     struct pmpi_row *rows;
@@ -241,8 +241,8 @@ static inline struct pmpi_comm *pmpi_comm_known(MPI_Comm comm)
 /** Makes the context of a communicator that has none. All its ranks are in the same blocking
  *  collective. @return PMPI_SERVED, or why there is none, on any of them. */
 enum pmpi_reason pmpi_comm_connect(MPI_Comm comm, struct pmpi_comm *state);
-/** Whether any rank says so; all are in the same call. */
-int pmpi_comm_any(MPI_Comm comm, int mine);
+/** What ranks say, from 0 to 2: a bit for each number. All are in the same call. */
+int pmpi_comm_gather(MPI_Comm comm, int mine);
 /** The communicator that the program is freeing: functions of its own that MPI calls meanwhile may
  *  use it, which is MPI's then, and its attributes are not looked at. */
 extern _Thread_local MPI_Comm pmpi_comm_dying;

@@ -352,8 +352,21 @@ static void add_token(struct token *token)
     pthread_mutex_unlock(&lock);
 }
 
-/* Requests of a communicator find each other by the order in which they are made: one is there on
- * all ranks, or on none and no other will be. */
+/* Whether all ranks have made it, or MPI refuses it on all. Else some have counted a run that
+ * others have not: requests of a communicator find each other by the order in which they are made,
+ * so this one is MPI's, and so are those to come. 1: it is made. */
+static int is_made_by_all(struct pmpi_call *call, int status)
+{
+    enum { MADE, REFUSED, FAILED };
+    int outcomes = pmpi_comm_gather(call->comm, status < 0 ? FAILED : status == 0 ? REFUSED : MADE);
+    if (outcomes == 1 << MADE || outcomes == 1 << REFUSED)
+        return status == 1;
+    call->state->persists_not = outcomes & 1 << FAILED ? PMPI_NO_MEMORY : PMPI_ARGUMENT;
+    if (status != 0)
+        call->reason = call->state->persists_not;
+    return 0;
+}
+
 int pmpi_request_init(struct pmpi_call *call, MPI_Request *request, int *code)
 {
     bury();
@@ -365,10 +378,7 @@ int pmpi_request_init(struct pmpi_call *call, MPI_Request *request, int *code)
         token = calloc(1, sizeof *token);
         status = token ? prepare(token, call) : WEFT_ERR_MEMORY;
     }
-    call->state->persists_not = pmpi_comm_any(call->comm, status < 0);
-    if (call->state->persists_not && status != 0)
-        call->reason = PMPI_NO_MEMORY;
-    if (status == 1 && call->reason == PMPI_SERVED) {
+    if (is_made_by_all(call, status)) {
         *code = MPI_SUCCESS;
         *request = token->handle;
         add_token(token);

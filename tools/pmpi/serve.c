@@ -85,8 +85,8 @@ static enum pmpi_reason look_at(struct pmpi_call *call)
         if (reason != PMPI_SERVED)
             return reason;
     }
-    if (call->form == PMPI_PERSISTENT && call->state->persists_not)
-        return PMPI_NO_MEMORY;
+    if (call->form == PMPI_PERSISTENT && call->state->persists_not != PMPI_SERVED)
+        return call->state->persists_not;
     int is_sized = pmpi_wire_size(call, &call->bytes);
     if (pmpi_table_has_all(call->state->table, slot_of(call)))
         return PMPI_CHOICE;
