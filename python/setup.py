@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What setuptools does not do by itself: builds the C library and brings it into the package.
+
+Three things go into a wheel beside the modules:
+
+    weft/_declarations.py   what the C headers declare, for cffi
+    weft/_native/           libweft, its companions (MPI, LAPACK, CUDA) and the `weft` command, in the
+                            layout in which meson installs them, as they find each other by it
+
+The environment has the settings, which pip hands on:
+
+    WEFT_PYTHON_BUILD=DIR       take the library from this build folder of meson, as it is
+    WEFT_PYTHON_OPTIONS="..."   options for meson, "-Dmpi_name=openmpi" say
+    WEFT_PYTHON_LIBRARY=system  bring no library: one that is installed is loaded at run time
+"""
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:
+    from wheel.bdist_wheel import bdist_wheel
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+SYSTEM = os.environ.get("WEFT_PYTHON_LIBRARY") == "system"
+
+
+def require_sources():
+    if not (TOP / "include/weft/weft.h").exists():
+        sys.exit("weft: the C sources are not beside this folder: install from a checkout of weft, "
+                 "by `pip install ./python`")
+
+
+def scratch_folder():
+    """Where setuptools may write: not into the sources. A build beside them is kept for the next time."""
+    folder = TOP / "build-python"
+    try:
+        (folder / "package").mkdir(parents=True, exist_ok=True)
+        return folder
+    except OSError:
+        return pathlib.Path(tempfile.mkdtemp(prefix="weft-python-"))
+
+
+def version():
+    for line in (TOP / "meson.build").read_text(encoding="utf-8").splitlines():
+        if line.strip().startswith("version:"):
+            return line.split("'")[1]
+    sys.exit("weft: meson.build has no version")
+
+
+def native_build(scratch):
+    """The build folder that has the library; made, or made up to date, if none was given."""
+    given = os.environ.get("WEFT_PYTHON_BUILD")
+    if given:
+        return pathlib.Path(given).resolve()
+    options = ["-Dtests=disabled", "-Dman=disabled"]
+    options += shlex.split(os.environ.get("WEFT_PYTHON_OPTIONS", ""))
+    folder = str(scratch)
+    if not (scratch / "build.ninja").exists():
+        subprocess.run(["meson", "setup", folder, str(TOP)] + options, check=True)
+    elif options:
+        subprocess.run(["meson", "configure", folder] + options, check=True)
+    subprocess.run(["ninja", "-C", folder], check=True)
+    return scratch
+
+
+def copy_native(build, destination):
+    """Installs the build, and copies what runs: libraries under the names that they are loaded by."""
+    shutil.rmtree(destination, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as stage:
+        environment = dict(os.environ, DESTDIR=stage)
+        subprocess.run(["meson", "install", "-C", str(build), "--no-rebuild", "--quiet",
+                        "--tags", "runtime"], check=True, env=environment)
+        libraries = sorted(pathlib.Path(stage).rglob("libweft*.so.0"))
+        if not libraries:
+            sys.exit("weft: %s has no libweft.so.0" % build)
+        prefix = pathlib.Path(os.path.commonpath(
+            [str(libraries[0])] + [str(path) for path in pathlib.Path(stage).rglob("bin")]))
+        if prefix.suffix:
+            prefix = prefix.parent
+        for path in libraries + sorted(pathlib.Path(stage).rglob("bin/weft")):
+            target = destination / path.relative_to(prefix)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target, follow_symlinks=True)
+
+
+def declarations(build, target):
+    """Writes the module of cffi for what the headers declare."""
+    import cffi
+
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("stddef.h", "stdint.h"):  # what these declare cffi knows by itself
+            pathlib.Path(folder, name).write_text("", encoding="utf-8")
+        source = subprocess.run(
+            compiler + ["-E", "-P", "-U__GNUC__", "-nostdinc", "-I", folder,
+                        "-I", str(TOP / "include"), "-I", str(build / "include"),
+                        str(TOP / "include/weft/weft.h")],
+            check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+    builder = cffi.FFI()
+    builder.cdef(source)
+    builder.set_source("weft._declarations", None)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    builder.emit_python_code(str(target))
+
+
+class BuildPy(build_py):
+    def run(self):
+        require_sources()
+        super().run()
+        editable = getattr(self, "editable_mode", False)
+        package = pathlib.Path("src/weft") if editable else pathlib.Path(self.build_lib, "weft")
+        build = native_build(SCRATCH)
+        declarations(build, package / "_declarations.py")
+        shutil.rmtree(package / "_native", ignore_errors=True)
+        if not SYSTEM:
+            copy_native(build, package / "_native")
+
+
+class BdistWheel(bdist_wheel):
+    """A wheel is of one platform, and of any Python: nothing in it is compiled against Python."""
+
+    def get_tag(self):
+        return "py3", "none", "any" if SYSTEM else super().get_tag()[2]
+
+
+class PlatformDistribution(Distribution):
+    def has_ext_modules(self):
+        return not SYSTEM
+
+
+require_sources()
+SCRATCH = scratch_folder()
+shutil.rmtree(SCRATCH / "package", ignore_errors=True)
+(SCRATCH / "package").mkdir(parents=True)
+setup(version=version(),
+      distclass=PlatformDistribution,
+      cmdclass={"build_py": BuildPy, "bdist_wheel": BdistWheel},
+      options={"build": {"build_base": str(SCRATCH / "package")},
+               "egg_info": {"egg_base": str(SCRATCH / "package")}})
