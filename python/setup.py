@@ -5,7 +5,7 @@ Three things go into a wheel beside the modules:
 
     weft/_declarations.py   what the C headers declare, for cffi
     weft/_native/           libweft, its companions (MPI, LAPACK, CUDA) and the `weft` command, in the
-                            layout in which meson installs them, as they find each other by it
+                            layout in which meson installs them, by which they find each other
 
 The environment has the settings, which pip hands on:
 
@@ -15,6 +15,7 @@ The environment has the settings, which pip hands on:
 """
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -72,24 +73,38 @@ def native_build(scratch):
     return scratch
 
 
+def meson_of(build):
+    """The meson that has made a build: another version would refuse it."""
+    for line in (build / "build.ninja").read_text(encoding="utf-8").splitlines():
+        found = re.match(r"\s*command = (.*) --internal regenerate", line)
+        if found:
+            return shlex.split(found.group(1))
+    return ["meson"]
+
+
 def copy_native(build, destination):
-    """Installs the build, and copies what runs: libraries under the names that they are loaded by."""
+    """Installs the build, and copies what runs, in its layout: by that it finds what belongs to it."""
     shutil.rmtree(destination, ignore_errors=True)
     with tempfile.TemporaryDirectory() as stage:
-        environment = dict(os.environ, DESTDIR=stage)
-        subprocess.run(["meson", "install", "-C", str(build), "--no-rebuild", "--quiet",
-                        "--tags", "runtime"], check=True, env=environment)
-        libraries = sorted(pathlib.Path(stage).rglob("libweft*.so.0"))
+        subprocess.run(meson_of(build) + ["install", "-C", str(build), "--no-rebuild", "--quiet", "--strip",
+                                          "--tags", "runtime"],
+                       check=True, env=dict(os.environ, DESTDIR=stage))
+        libraries = list(pathlib.Path(stage).rglob("libweft.so.0"))
         if not libraries:
             sys.exit("weft: %s has no libweft.so.0" % build)
-        prefix = pathlib.Path(os.path.commonpath(
-            [str(libraries[0])] + [str(path) for path in pathlib.Path(stage).rglob("bin")]))
-        if prefix.suffix:
+        prefix = libraries[0].parent
+        while prefix.name and not (prefix / "lib").exists() and not (prefix / "lib64").exists():
             prefix = prefix.parent
-        for path in libraries + sorted(pathlib.Path(stage).rglob("bin/weft")):
+        for path in sorted(prefix.rglob("*")):
+            library = path.name.startswith("libweft")
+            if path.is_dir() or library and not path.name.endswith(".so.0"):
+                continue
             target = destination / path.relative_to(prefix)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target, follow_symlinks=True)
+            shutil.copy2(str(path), str(target))
+    if (destination / "bin/weft").exists():  # what `weft train` and `weft merge` read
+        for folder in ("optdigits", "layers"):
+            shutil.copytree(str(TOP / "tools/data" / folder), str(destination / "share/weft" / folder))
 
 
 def declarations(build, target):

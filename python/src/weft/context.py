@@ -227,8 +227,10 @@ class Context(_collectives.Collectives):
         from . import _mpi
 
         given = _Settings(settings, "Context.mpi")
-        pointer, keep = _mpi.create(comm, given.struct.c, tag_bits)
-        return cls(pointer, keep, given)
+        pointer, keep, contexts = _mpi.create(comm, given.struct.c, tag_bits)
+        context = cls(pointer, keep, given)
+        contexts.add(context._handle)
+        return context
 
     def split(self, colour, key=0):
         """The context of the ranks that give the same colour. Collective over this context, blocking.
