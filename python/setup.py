@@ -40,14 +40,15 @@ def require_sources():
                  "by `pip install ./python`")
 
 
-def scratch_folder():
-    """Where setuptools may write: not into the sources. A build beside them is kept for the next time."""
-    folder = TOP / "build-python"
+def scratch_folders():
+    """Where this may write, not into the sources: the build of the library, which is kept for the next
+    time, and what setuptools makes."""
     try:
-        (folder / "package").mkdir(parents=True, exist_ok=True)
-        return folder
+        (TOP / "build-python-package").mkdir(exist_ok=True)
+        return TOP / "build-python", TOP / "build-python-package"
     except OSError:
-        return pathlib.Path(tempfile.mkdtemp(prefix="weft-python-"))
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-python-"))
+        return folder / "native", folder / "package"
 
 
 def version():
@@ -65,10 +66,11 @@ def native_build(scratch):
     options = ["-Dtests=disabled", "-Dman=disabled"]
     options += shlex.split(os.environ.get("WEFT_PYTHON_OPTIONS", ""))
     folder = str(scratch)
-    if not (scratch / "build.ninja").exists():
-        subprocess.run(["meson", "setup", folder, str(TOP)] + options, check=True)
-    elif options:
-        subprocess.run(["meson", "configure", folder] + options, check=True)
+    # What made an earlier build is gone with pip's environment, or of another version: set up anew then.
+    setup = ["meson", "setup", folder, str(TOP)] + options
+    if not (scratch / "build.ninja").exists() or subprocess.run(setup + ["--reconfigure"]).returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(setup, check=True)
     subprocess.run(["ninja", "-C", folder], check=True)
     return scratch
 
@@ -153,11 +155,10 @@ class PlatformDistribution(Distribution):
 
 
 require_sources()
-SCRATCH = scratch_folder()
-shutil.rmtree(SCRATCH / "package", ignore_errors=True)
-(SCRATCH / "package").mkdir(parents=True)
+SCRATCH, PACKAGE = scratch_folders()
+shutil.rmtree(PACKAGE, ignore_errors=True)
+PACKAGE.mkdir(parents=True)
 setup(version=version(),
       distclass=PlatformDistribution,
       cmdclass={"build_py": BuildPy, "bdist_wheel": BdistWheel},
-      options={"build": {"build_base": str(SCRATCH / "package")},
-               "egg_info": {"egg_base": str(SCRATCH / "package")}})
+      options={"build": {"build_base": str(PACKAGE)}, "egg_info": {"egg_base": str(PACKAGE)}})

@@ -1,199 +1,598 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lives of what the library has made, under a collector that ends things when and where it likes.
 
-Every object of the library that belongs to a context has a :class:`Handle`, which the Python object
-holds and the handle of its context knows:
+Every object of the library has a :class:`Record`, which its context knows, and a :class:`Handle`, which
+the Python object holds:
 
-    Run (Python) ---> Handle of the run ---> Handle of the context
-      |  gone: finalizer                        ^ knows all handles below it
-      v                                         |
-    Handle.drop()  -------- destroys, or leaves it to ----+
+    Run (Python) ---> Handle ---> Record of the run ---> Record of the context
+                        |  gone: drop                       ^ knows all records below it
+                        v                                   |
+                      left to the context, with what it keeps
 
-- An end is one: whoever comes first, `close()`, the collector or the interpreter's exit, does it.
-- A context ends what is below it first, the youngest first, so no order of finalizers does harm.
-- The collector may run anywhere, also within a callback of the engine, where nothing may be destroyed;
-  and what is under way may take its time to end. Such handles wait in the context's list, with the
-  memory that they borrow, until the next call on the context finds them ended, or the context ends.
+- An end is one: whoever comes first, `close()`, a sweep, the context or the interpreter's exit, does it,
+  and after the calls of other threads that are under way.
+- A context ends what is below it first, the youngest first, so no order of drops does harm.
+- The collector may run anywhere: in a callback of the engine, where nothing may be waited for, or in a
+  thread that has a lock which a function of the program wants, and weft calls that. So it ends nothing
+  that the engine knows. What it finds waits in the context's list, with the memory that it borrows, until
+  the next call on the context finds it ended, or the context ends; contexts themselves are destroyed by a
+  thread that does nothing else.
+- What the program gives to weft (functions, arrays) is held by Python objects, not from here: so cycles
+  through it are found. The collector calls `__del__` of all that is in a cycle, whatever of it is left to
+  a context: so what others borrow is freed in another way (:func:`freed`).
 - In a forked child everything is the parent's: ends do nothing there, and calls raise `StateError`.
-- At the interpreter's exit contexts are aborted, so that threads that still wait in them return, and
-  then destroyed.
+- At the interpreter's exit contexts are aborted if a thread still waits in them, and then destroyed.
 """
+import _thread
 import atexit
 import collections
+import functools
 import itertools
 import os
+import queue
 import threading
+import time
+import traceback
 import weakref
+from _thread import get_ident
 
 from . import _structs
-from ._library import ffi, lib
-from .errors import StateError, check, error
+from ._library import ffi, lib, take_text, text
+from .errors import StateError, check, error, set_error, status_of
 
 #: How long a wait stays in the library before Python looks for signals, in nanoseconds.
 SLICE = 50 * 1000 * 1000
 
-_local = threading.local()
+#: So many of what was dropped are looked at by a call.
+SWEEP = 8
+
+#: How long the calls of other threads may take to see that a context is being closed, before it is aborted;
+#: and how long the interpreter's exit waits for them after that. In seconds.
+PATIENCE = 0.2
+EXIT_PATIENCE = 10
+
+IN_PROGRESS = lib.WEFT_IN_PROGRESS
+
+
+class _Thread(threading.local):
+    depth = 0
+
+
+_local = _Thread()
+_numbers = itertools.count()
 _generation = 0
-_contexts = weakref.WeakSet()
-_left = collections.deque()  # contexts that could not be destroyed where they were dropped
+_exiting = False
+_contexts = {}  # number: a weak reference to a record, of those that are not destroyed
+_left = collections.deque()  # contexts that only a thread of the program may destroy, dropped
+_dropped = queue.SimpleQueue()  # contexts for the thread that destroys
+_reapers = []  # that thread's state: empty if there is none
+_interrupts = collections.deque()  # that came where they could not be raised
 
 
 def _forked():
-    global _generation
+    global _generation, _contexts, _left, _dropped, _reapers
     _generation += 1
-    _contexts.clear()
-    _left.clear()
+    _contexts, _left, _dropped, _reapers = {}, collections.deque(), queue.SimpleQueue(), []
+    _interrupts.clear()
+    _failures.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
+# ---- what others borrow ----
+
+_pointers = {}  # number: a weak reference to a pointer
+
+
+def freed(pointer, free):
+    """The pointer, as an object with which ``free(pointer)`` is called when nobody can reach it any more.
+
+    The collector calls `__del__` of all that is in a cycle, also of what another `__del__` saves, as those here
+    do: what a run borrows that is left to its context must be there all the same. A pointer is nothing that
+    the collector looks into, so a weak reference tells of its real end.
+    """
+    held = ffi.cast(ffi.typeof(pointer), pointer)
+    number, generation = next(_numbers), _generation
+
+    def end(_, pointers=_pointers):
+        pointers.pop(number, None)
+        if generation == _generation:
+            free(pointer)
+
+    _pointers[number] = weakref.ref(held, end)
+    return held
+
+
+# ---- functions that weft calls ----
+
+
 def in_callback():
     """Whether this thread is in a function that weft has called."""
-    return getattr(_local, "depth", 0) > 0
+    return _local.depth > 0
 
 
 class Callback:
     """Marks a thread as being in a function that weft has called."""
 
+    __slots__ = ("depth",)
+
     def __enter__(self):
-        _local.depth = getattr(_local, "depth", 0) + 1
+        self.depth = _local.depth
+        _local.depth = self.depth + 1
 
     def __exit__(self, *_):
-        _local.depth -= 1
+        _local.depth = self.depth
 
 
-class Handle:
-    """An object of the library.
+def callback(kind, status=None, prefix=""):
+    """Makes a Python function one that C may call.
 
     Parameters
     ----------
-    pointer : cffi pointer
-    destroy : callable
-        ``destroy(pointer)``; its status is ignored by finalizers.
-    what : str
-        For errors: ``"the run"``.
-    parent : Handle, optional
-        Of the context.
-    ended : callable, optional
-        ``ended(pointer)``: whether destroying it would not wait for others. Not given: it never does.
-    cancel : callable, optional
-        ``cancel(pointer)``: makes it end.
+    kind : str
+        The type in C.
+    status : int, optional
+        What is returned where the function raises; weft is told the text then, `prefix` in front. None: it
+        returns nothing, so nobody can be told: what it raises is printed.
     """
 
-    __slots__ = ("pointer", "destroy", "what", "parent", "ended", "cancel", "keep", "generation",
-                 "children", "garbage", "calls", "lock", "number", "__weakref__")
-    _numbers = itertools.count()
+    def made(function):
+        @functools.wraps(function)
+        def called(*arguments):
+            depth = _local.depth
+            try:
+                _local.depth = depth + 1
+                return function(*arguments)
+            except BaseException as problem:  # noqa: B902 - nothing may end the engine
+                if status is None:
+                    return unheard(problem)
+                return failed(problem, prefix)
+            finally:
+                _local.depth = depth
 
-    def __init__(self, pointer, destroy, what, parent=None, ended=None, cancel=None):
+        return ffi.callback(kind, called, error=status, onerror=_escaped)
+
+    return made
+
+
+def _escaped(_, problem, __):
+    """Ctrl-C between two lines of those above."""
+    unheard(problem)
+
+
+def unheard(problem):
+    """What a function raises that can tell nobody: printed, but Ctrl-C is raised by the next wait."""
+    if isinstance(problem, KeyboardInterrupt):
+        _interrupts.append(problem)
+    else:
+        traceback.print_exception(type(problem), problem, problem.__traceback__)
+
+
+def _in_main_thread():
+    return get_ident() == threading.main_thread().ident
+
+
+_functions = {}  # number: a weak reference to what has the function, or the function
+_function_numbers = itertools.count(1)
+_failures = collections.deque(maxlen=16)
+
+
+class Function:
+    """A function that weft calls, for as long as this object lives.
+
+    Attributes
+    ----------
+    function : object
+        What :func:`function_of` gives for :attr:`user`.
+    """
+
+    __slots__ = ("number", "function", "_user", "__weakref__")
+
+    def __init__(self, function):
+        self.function = function
+        self.number = next(_function_numbers)
+        self._user = freed(user_of(self.number), lambda user: unregister(int(ffi.cast(_UINTPTR, user))))
+        self.known()
+
+    def known(self):
+        """It is found by its number. To be called again where it was in a cycle, and has been saved."""
+        _functions[self.number] = weakref.ref(self)
+
+    @property
+    def user(self):
+        """The pointer by which weft knows it."""
+        return self._user
+
+
+def register(function):
+    """A number by which a function is found, which may be in no cycle; :func:`unregister` ends that."""
+    number = next(_function_numbers)
+    _functions[number] = lambda: function
+    return number
+
+
+def unregister(number):
+    _functions.pop(number, None)
+
+
+_UINTPTR = ffi.typeof("uintptr_t")
+
+
+def function_of(user):
+    """What was registered; None if it is gone."""
+    known = _functions.get(int(ffi.cast(_UINTPTR, user)))
+    known = None if known is None else known()
+    return known.function if isinstance(known, Function) else known
+
+
+def user_of(number):
+    return ffi.cast("void *", number)
+
+
+def failed(exception, prefix):
+    """Tells weft of an exception; returns the status."""
+    status = status_of(exception)
+    message = ("%s: %s: %s" % (prefix, type(exception).__name__, exception))[:500]
+    # Its frames had arrays over memory that is not there for long.
+    traceback.clear_frames(exception.__traceback__)
+    _failures.append((message[:300], exception))
+    return set_error(status, message)
+
+
+def raise_status(status, message=None):
+    """Raises what a status is; with the exception of a Python function as its cause, if it was one."""
+    problem = error(status, message)
+    if _interrupts and _in_main_thread():
+        raise _interrupts.popleft() from problem
+    whole, cause = str(problem), None
+    for said, known in list(_failures):
+        if said in whole:
+            cause = known
+    if isinstance(cause, KeyboardInterrupt) and status == status_of(cause) and _in_main_thread():
+        raise cause from problem
+    raise problem from cause
+
+
+def require(status):
+    """Raises what a negative status is; returns the others."""
+    if status < 0:
+        raise_status(status)
+    return status
+
+
+# ---- what the library has made ----
+
+
+class Record:
+    """An object of the library, as its context knows it.
+
+    Attributes
+    ----------
+    pointer : cffi pointer or None
+        None once it has been closed.
+    box : list
+        The pointer, until somebody takes it to destroy it.
+    users : list
+        The threads that are in a call of it, or that destroy it.
+    done : bool
+        It is destroyed.
+    keep : object
+        What was kept by a handle that is gone.
+    """
+
+    __slots__ = ("pointer", "box", "users", "done", "destroy", "what", "parent", "ended", "cancel",
+                 "cancelled", "anywhere", "keep", "generation", "number", "__weakref__")
+
+    #: Whether it ends after its context.
+    outlives = False
+
+    def __init__(self, pointer, destroy, what, parent, ended=None, cancel=None, anywhere=False):
         self.pointer = pointer
+        self.box = [pointer]
+        self.users = []
+        self.done = False
         self.destroy = destroy
         self.what = what
         self.parent = parent
         self.ended = ended
         self.cancel = cancel
-        self.keep = []
+        self.cancelled = False
+        self.anywhere = anywhere or parent is None
+        self.keep = None
         self.generation = _generation
-        self.children = None
-        self.garbage = None
-        self.calls = 0
-        self.lock = threading.Lock()
-        self.number = next(Handle._numbers)
+        self.number = next(_numbers)
         if parent is not None:
+            if not parent.box:
+                raise parent.gone()
             parent.children[self.number] = self
 
-    def get(self):
-        """The pointer; raises StateError if it has ended, or is another process's."""
+    def gone(self):
+        """Why there is no pointer, as an exception."""
         if self.generation != _generation:
-            raise StateError("%s belongs to the process that this one was forked from" % self.what)
-        pointer = self.pointer
-        if pointer is None:
-            raise StateError("%s has been closed" % self.what)
-        return pointer
+            return StateError("%s belongs to the process that this one was forked from" % self.what)
+        return StateError("%s has been closed" % self.what)
+
+    def busy(self):
+        """The threads that are in a call of it, or of what is below it."""
+        return self.users
 
     def close(self):
-        """Destroys it now. Returns the status, 0 if there is nothing to be done."""
-        with self.lock:
-            pointer, self.pointer = self.pointer, None
-        if pointer is None or self.generation != _generation:
+        """Ends it now, or as soon as that can be. Returns the status, 0 if there is nothing to be done."""
+        if self.generation != _generation or not self.box:
             return 0
-        status = self.destroy(pointer)
-        if self.parent is not None:
-            self.parent.children.pop(self.number, None)
-        self.keep = []
+        if not self.anywhere and (_local.depth or get_ident() in self.users):
+            if self.pointer is not None:
+                self.pointer = None
+                self.parent.garbage.append(self)
+            return 0
+        return self.end()
+
+    def end(self):
+        try:
+            pointer = self.box.pop()
+        except IndexError:
+            return 0
+        self.pointer = None
+        if self.users:
+            try:
+                self._drain(pointer)
+            except BaseException:
+                self.box.append(pointer)
+                raise
+        self.users.append(get_ident())
+        try:
+            status = self._destroy(pointer)
+        finally:
+            self.users.remove(get_ident())
+            self._is_done()
         return status if isinstance(status, int) else 0
 
-    def drop(self):
-        """Nobody has it any more: destroys it, or leaves it to its context."""
-        if self.generation != _generation or self.pointer is None:
-            return
-        if not in_callback() and (self.ended is None or self.ended(self.pointer)):
-            self.close()
-            return
-        if self.cancel is not None:
-            self.cancel(self.pointer)
+    def _destroy(self, pointer):
+        return self.destroy(pointer)
+
+    def _is_done(self):
+        self.done = True
+        self.keep = None
         if self.parent is not None:
-            self.parent.garbage.append(self)
+            self.parent.children.pop(self.number, None)
+
+    def _drain(self, pointer):
+        """Waits until the calls of other threads have returned: they see that it is closed."""
+        if self.cancel is not None:
+            self.cancel(pointer)
+        while self.users:
+            time.sleep(0.0005)
+
+    def drop(self, keep):
+        """Nobody has it any more. From anywhere, so nothing is done here."""
+        if self.generation != _generation:
+            return
+        if keep is not None:
+            self.keep = keep if self.anywhere else self.parent.lent(keep)
+        if self.pointer is None:  # it is being ended, or waits for that
+            if self.done:
+                self.keep = None
+            return
+        self.pointer = None
+        if self.anywhere:
+            self.end()
         else:
-            _left.append(self)
+            self.parent.garbage.append(self)
+            if self.parent.done:
+                self.parent.garbage.clear()
 
     def sweep(self):
-        """Of a context: ends what was dropped and has come to an end since."""
-        garbage = self.garbage
-        if not garbage or in_callback():
-            return
-        for _ in range(len(garbage)):
-            try:
-                handle = garbage.popleft()
-            except IndexError:
-                return
-            if handle.pointer is None:
-                continue
-            if handle.ended is None or handle.ended(handle.pointer):
-                handle.close()
-            else:
-                garbage.append(handle)
+        """Of what was dropped: ends it if that takes no time; returns whether it has."""
+        if get_ident() in self.users:
+            return False
+        self.users.append(get_ident())
+        try:
+            pointer = self.box[0]
+            over = self.ended is None or self.ended(pointer)
+            if not over and self.cancel is not None and not self.cancelled:
+                self.cancelled = True
+                self.cancel(pointer)
+        except IndexError:  # another thread ends it
+            return True
+        finally:
+            self.users.remove(get_ident())
+        if over:
+            self.end()
+        return over
 
 
-class ContextHandle(Handle):
+class ContextRecord(Record):
     """A context, which ends what is below it first."""
 
-    __slots__ = ("closing",)
+    __slots__ = ("children", "garbage", "memories", "others", "closing", "home", "stall")
 
-    def __init__(self, pointer, keep):
-        super().__init__(pointer, lib.weft_context_destroy, "the context")
+    def __init__(self, pointer, home=False, stall=_structs.NEVER):
+        if _exiting:
+            lib.weft_context_destroy(pointer)
+            raise StateError("a context cannot be made while the interpreter exits")
+        super().__init__(pointer, lib.weft_context_destroy, "the context", None)
         self.children = {}
         self.garbage = collections.deque()
-        self.keep = list(keep)
-        self.closing = False
-        _contexts.add(self)
+        # Of what it has lent, and those that were split from it: address: (its end, a weak reference to the
+        # pointer).
+        self.memories = {}
+        self.others = 0
+        self.closing = [None]
+        self.home = home  # whether only threads of the program may use it, as those that may call MPI
+        self.stall = stall
+        _contexts[self.number] = weakref.ref(self)
+
+    def busy(self):
+        found = list(self.users)
+        for child in list(self.children.values()):
+            found += child.busy()
+        return found
 
     def close(self):
-        if self.generation != _generation or self.pointer is None:
-            self.pointer = None
+        if self.generation != _generation or not self.box:
             return 0
-        with self.lock:
-            if self.closing:
-                return 0
-            self.closing = True
+        if _local.depth:
+            raise StateError("a context cannot be closed by a function that weft calls")
+        if get_ident() in self.busy():
+            raise StateError("the context is in use by this thread, which cannot close it meanwhile")
+        try:
+            self.closing.pop()
+        except IndexError:  # another thread does
+            return 0
+        try:
+            return self.end()
+        finally:
+            self.closing.append(None)
+
+    def end(self):
+        self.pointer = None  # nobody begins anything from here on
+        self._end_children()
+        self._await_calls()
+        self._end_children()  # what those calls have made
+        try:
+            pointer = self.box.pop()
+        except IndexError:
+            return 0
+        while self.users:  # who frees memory of it
+            time.sleep(0)
+        self.users.append(get_ident())
+        try:
+            status = self.destroy(pointer)
+            for child in list(self.children.values()):  # that outlive it
+                child.end()
+        finally:
+            self.users.remove(get_ident())
+            self._is_done()
+            self.garbage.clear()
+            _contexts.pop(self.number, None)
+            if not _contexts:
+                _failures.clear()
+        return status
+
+    def _end_children(self):
         for number in sorted(self.children, reverse=True):
             child = self.children.get(number)
-            if child is not None:
-                child.close()
-        return super().close()
+            while child is not None and not child.done:
+                child.pointer = None
+                if child.outlives:
+                    if not child.users:
+                        break
+                elif isinstance(child, ContextRecord):
+                    child.close()
+                else:
+                    child.end()
+                if not child.done:  # another thread ends it, or is in it
+                    time.sleep(0.0005)
 
-    def drop(self):
-        if self.generation != _generation or self.pointer is None:
+    def _await_calls(self):
+        since = time.monotonic()
+        aborted = False
+        while self.users or self.others:
+            if not aborted and time.monotonic() - since > PATIENCE:
+                aborted = True
+                lib.weft_context_abort(self.box[0], lib.WEFT_ERR_CANCELLED,
+                                       ffi.new("char[]", b"the context is being closed"))
+            time.sleep(0.0005)
+
+    def drop(self, keep):
+        if self.generation != _generation:
             return
-        if in_callback():
+        self.keep = keep
+        if self.pointer is None:
+            return
+        self.pointer = None
+        if self.home or _exiting:
             _left.append(self)
-        else:
-            self.close()
+            return
+        _dropped.put(self)
+        _reap()
+
+    def lent(self, keep):
+        """What is kept, for the context to hold: an array over memory of the context holds the context, so
+        that memory stands here in its place."""
+        memories = (self.parent or self).memories
+        if not memories:
+            return keep
+        if isinstance(keep, (list, tuple)):
+            return [self.lent(item) for item in keep]
+        if isinstance(keep, dict):
+            return [self.lent(item) for item in keep.values()]
+        pointer = getattr(keep, "address", keep)
+        if isinstance(pointer, ffi.CData) and ffi.typeof(pointer).kind in ("pointer", "array"):
+            address = int(ffi.cast(_UINTPTR, pointer))
+            for begin, (end, known) in list(memories.items()):
+                if begin <= address < end:
+                    return known()
+        return keep
+
+    def sweep_garbage(self):
+        """Ends what was dropped and has come to an end since: looks at some of it."""
+        garbage = self.garbage
+        if _local.depth:
+            return
+        for _ in range(min(len(garbage), SWEEP)):
+            try:
+                record = garbage.popleft()
+            except IndexError:
+                return
+            if not record.sweep():
+                garbage.append(record)
+
+    def ask(self, function, *arguments):
+        """``function(pointer, *arguments)`` unless it is destroyed, whoever has closed it."""
+        self.users.append(get_ident())
+        try:
+            if self.box:
+                function(self.box[0], *arguments)
+        except IndexError:
+            pass
+        finally:
+            self.users.remove(get_ident())
+
+    def give_up(self):
+        """Makes calls return, and lets none begin, at the interpreter's exit."""
+        if self.others or self.busy():
+            self.ask(lib.weft_context_abort, lib.WEFT_ERR_CANCELLED,
+                     ffi.new("char[]", b"the interpreter exits"))
+        self.pointer = None
+        for child in list(self.children.values()):
+            child.pointer = None
+
+
+def _reap():
+    """Sees to it that there is a thread that destroys contexts. From anywhere."""
+    if _reapers:
+        return
+    state = [0]
+    _reapers.append(state)
+    try:
+        _thread.start_new_thread(_reaper, (_dropped, state))
+    except RuntimeError:  # no thread can be had: the next context, or the exit, will do it
+        _reapers.clear()
+
+
+def _reaper(dropped, state):
+    while True:
+        record = dropped.get()
+        state[0] = 1
+        try:
+            record.close()
+        except BaseException as problem:  # noqa: B902 - nobody could be told
+            unheard(problem)
+        record = None
+        state[0] = 0
 
 
 def sweep_left():
-    """Destroys the contexts that were dropped within callbacks."""
-    while _left and not in_callback():
+    """Destroys contexts that were dropped."""
+    while not _local.depth:
+        try:
+            record = _dropped.get_nowait()
+        except queue.Empty:
+            break
+        record.close()
+    while _left and not _local.depth:
         try:
             _left.popleft().close()
         except IndexError:
@@ -202,69 +601,209 @@ def sweep_left():
 
 def _exit():
     """The interpreter ends: nobody stays in a call, and nothing is left to the system."""
-    contexts = [handle for handle in list(_contexts)
-                if handle.pointer is not None and handle.generation == _generation]
-    text = ffi.new("char[]", b"the interpreter exits")
-    for handle in contexts:
-        if handle.calls > 0:
-            lib.weft_context_abort(handle.pointer, lib.WEFT_ERR_CANCELLED, text)
-    waited = threading.Event()
-    for _ in range(200):
-        if not any(handle.calls for handle in contexts):
-            break
-        waited.wait(0.05)
-    for handle in sorted(contexts, key=lambda handle: handle.number, reverse=True):
-        if handle.calls == 0:  # else a thread does not come back: it keeps its context
-            handle.close()
-    sweep_left()
+    global _exiting
+    _exiting = True
+    records = [record for record in (known() for known in list(_contexts.values()))
+               if record is not None and record.box and record.generation == _generation]
+    records.sort(key=lambda record: record.number, reverse=True)
+    for record in records:
+        record.give_up()
+    until = time.monotonic() + EXIT_PATIENCE
+    while records and time.monotonic() < until:
+        for record in records:
+            # Where a thread does not come back it keeps its context.
+            if not (record.others or record.busy()):
+                try:
+                    record.close()
+                except Exception as problem:
+                    unheard(problem)
+        records = [record for record in records if not record.done]
+        if records:
+            time.sleep(0.001)
 
 
 atexit.register(_exit)
 
 
-def owned(thing, handle):
-    """Ends `handle` when `thing` is gone; returns the handle. At exit contexts see to it."""
-    weakref.finalize(thing, handle.drop).atexit = False
-    return handle
-
-
-def wait(handle, function, pointer, timeout, what):
-    """Waits in slices, so that signals (Ctrl-C) are seen.
+class Handle:
+    """What a Python object holds of an object of the library; when it is gone that is dropped.
 
     Parameters
     ----------
-    handle : ContextHandle
-        Where the wait is counted.
-    function : callable
-        ``function(pointer, nanoseconds)`` returns a status, WEFT_IN_PROGRESS after that time.
-    timeout : float or None
-        Seconds.
+    pointer : cffi pointer
+    destroy : callable
+        ``destroy(pointer)``; its status is ignored where nobody has the handle any more.
+    what : str
+        For errors: ``"the run"``.
+    parent : Handle, optional
+        Of the context. None: it is `anywhere`.
+    ended : callable, optional
+        ``ended(pointer)``: whether destroying it would not wait for others. Not given: it never does.
+    cancel : callable, optional
+        ``cancel(pointer)``: makes it end.
+    anywhere : bool
+        It is memory alone, which is freed in any thread at once.
 
-    Returns
-    -------
-    int
-        The status; WEFT_IN_PROGRESS after the timeout.
+    Attributes
+    ----------
+    keep : object
+        What the library borrows.
     """
-    handle.calls += 1
-    try:
-        if timeout is None:
+
+    __slots__ = ("record", "keep", "__weakref__")
+
+    def __init__(self, pointer, destroy, what, parent=None, ended=None, cancel=None, anywhere=False):
+        self.keep = None
+        self.record = Record(pointer, destroy, what, None if parent is None else parent.record, ended, cancel,
+                             anywhere)
+
+    pointer = property(lambda self: self.record.pointer)
+    what = property(lambda self: self.record.what)
+    ended = property(lambda self: self.record.ended)
+    cancel = property(lambda self: self.record.cancel)
+    generation = property(lambda self: self.record.generation)
+    number = property(lambda self: self.record.number)
+
+    def get(self):
+        """The pointer; raises StateError if it has ended, or is another process's."""
+        record = self.record
+        pointer = record.pointer
+        if pointer is None or record.generation != _generation:
+            raise record.gone()
+        return pointer
+
+    def ask(self, function, *arguments):
+        """``function(pointer, *arguments)``, which may be called anywhere."""
+        record = self.record
+        users, thread = record.users, get_ident()
+        users.append(thread)
+        try:
+            pointer = record.pointer
+            if pointer is None or record.generation != _generation:
+                raise record.gone()
+            return function(pointer, *arguments)
+        finally:
+            users.remove(thread)
+
+    def call(self, function, *arguments):
+        """``function(pointer, *arguments)``, which needs the engine: not in functions that weft calls."""
+        if _local.depth:
+            raise StateError("%s is asked for something that a function which weft calls must not ask for: "
+                             "to wait, or to make or to look at what the engine may be in" % self.record.what)
+        return self.ask(function, *arguments)
+
+    def wait(self, function, timeout=None, what="timeout"):
+        """Waits in slices, so that signals (Ctrl-C) are seen.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(pointer, nanoseconds)`` returns a status, WEFT_IN_PROGRESS after that time.
+        timeout : float or None
+            Seconds.
+
+        Returns
+        -------
+        int
+            The status; WEFT_IN_PROGRESS after the timeout.
+        """
+        if _local.depth:
+            raise StateError("%s cannot be waited for by a function that weft calls" % self.record.what)
+        left = _structs.NEVER if timeout is None else _structs.nanoseconds(timeout, what, 0)
+        record = self.record
+        users, thread = record.users, get_ident()
+        waited = 0
+        users.append(thread)
+        try:
             while True:
-                status = function(pointer, SLICE)
-                if status != lib.WEFT_IN_PROGRESS:
+                pointer = record.pointer
+                if pointer is None or record.generation != _generation:
+                    raise record.gone()
+                part = SLICE if left > SLICE else left
+                status = function(pointer, part)
+                if status != IN_PROGRESS:
                     return status
-        left = _structs.nanoseconds(timeout, what, 0)
-        while True:
-            part = min(left, SLICE)
-            status = function(pointer, part)
-            if left != _structs.NEVER:
-                left -= part
-            if status != lib.WEFT_IN_PROGRESS or left == 0:
-                return status
-    finally:
-        handle.calls -= 1
+                if left != _structs.NEVER:
+                    left -= part
+                    if left == 0:
+                        return status
+                waited += part
+                between(record.parent or record, waited)
+        finally:
+            users.remove(thread)
+
+    def close(self):
+        """Ends it. Returns the status, 0 if there is nothing to be done."""
+        status = self.record.close()
+        if self.record.done:
+            self.keep = None
+        return status
+
+    def __del__(self):
+        record = getattr(self, "record", None)
+        if record is not None and not record.done:
+            record.drop(self.keep)
 
 
-def interruptible(function, abort=None, here=False):
+def between(context, waited, part=SLICE):
+    """Between two slices of a wait: what came meanwhile, and what is to be logged of a long one."""
+    if _interrupts and _in_main_thread():
+        raise _interrupts.popleft()
+    if waited >= context.stall:
+        # The library sees slices only. The first report comes when the wait has lasted so long, the next
+        # ones each time it has doubled.
+        turns = waited // context.stall
+        before = (waited - part) // context.stall
+        if turns.bit_length() != max(before, 0).bit_length():
+            report(context, waited)
+
+
+def report(context, waited):
+    """Logs what is waited for, as the library does."""
+    pointer, lines = context.pointer, ffi.new("char **")
+    if pointer is None or lib.weft_context_report(pointer, lines) < 0:
+        return
+    for line in ["waiting for %.1f s" % (waited * 1e-9)] + take_text(lines[0]).splitlines():
+        lib.weft_context_log(pointer, lib.WEFT_LOG_WARNING,
+                             ffi.new("char[]", line.encode("utf-8", "replace")))
+
+
+class ContextHandle(Handle):
+    """Of a context."""
+
+    __slots__ = ()
+
+    def __init__(self, pointer, keep=(), parent=None):
+        self.keep = list(keep)
+        config = _structs.new("weft_context_config")
+        stall = config.stall_ns if lib.weft_context_get_config(pointer, config) == 0 else _structs.NEVER
+        home = text(lib.weft_context_transport(pointer)) == "mpi"
+        self.record = record = ContextRecord(pointer, home, stall)
+        if parent is not None:
+            record.parent = parent.record
+            parent.record.children[record.number] = record
+
+    def sweep(self):
+        record = self.record
+        if record.garbage:
+            record.sweep_garbage()
+
+    @property
+    def calls(self):
+        """Calls of threads that are counted by themselves, not by :meth:`ask`."""
+        return self.record.others
+
+    @calls.setter
+    def calls(self, number):
+        self.record.others = number
+
+
+def owned(thing, handle):
+    """The handle, which `thing` is to hold."""
+    return handle
+
+
+def interruptible(function, abort=None, here=False, undo=None):
     """Calls what blocks until other ranks have come, so that Ctrl-C is seen.
 
     In the main thread, the only one that sees signals, the call is made by a thread of its own; on
@@ -278,16 +817,25 @@ def interruptible(function, abort=None, here=False):
         Not given: the call is left to its thread.
     here : bool
         It is made by this thread whatever it is: MPI may be the main thread's alone.
+    undo : callable, optional
+        Called if it succeeds after all, and nobody waits for it any more.
     """
-    if here or threading.current_thread() is not threading.main_thread():
+    if here or not _in_main_thread():
         return require(function())
-    outcome = []
+    outcome, left, once = [], [], [undo]
+
+    def take_back():
+        if left and outcome and outcome[0][1] is None and once:
+            once.pop()
+            if undo is not None:
+                undo()
 
     def call():
         try:
             outcome.append((require(function()), None))
         except BaseException as problem:  # noqa: B902 - raised in the main thread
             outcome.append((0, problem))
+        take_back()
 
     thread = threading.Thread(target=call, name="weft call", daemon=True)
     try:
@@ -295,65 +843,22 @@ def interruptible(function, abort=None, here=False):
         while thread.is_alive():
             thread.join(1)
     except BaseException as problem:
-        if abort is not None:
-            abort(problem)
-            thread.join()
+        try:
+            if abort is not None:
+                abort(problem)
+                while thread.is_alive():
+                    thread.join(1)
+        finally:
+            left.append(True)
+            take_back()
         raise
-    if outcome[0][1] is not None:
-        raise outcome[0][1]
-    return outcome[0][0]
+    status, problem = outcome.pop()
+    if problem is None:
+        return status
+    try:
+        raise problem
+    finally:
+        del problem
 
 
-# ---- Python functions that weft calls ----
-
-_functions = {}
-_function_numbers = itertools.count(1)
-_failures = collections.deque(maxlen=64)
-
-
-def register(function):
-    """A number by which a trampoline finds a function; :func:`unregister` ends that."""
-    number = next(_function_numbers)
-    _functions[number] = function
-    return number
-
-
-def unregister(number):
-    _functions.pop(number, None)
-
-
-def function_of(user):
-    return _functions.get(int(ffi.cast("uintptr_t", user)))
-
-
-def user_of(number):
-    return ffi.cast("void *", number)
-
-
-def failed(exception, prefix):
-    """Tells weft of an exception; returns the status."""
-    from .errors import set_error, status_of
-
-    status = status_of(exception)
-    message = "%s: %s: %s" % (prefix, type(exception).__name__, exception)
-    _failures.append((message[:500], exception))
-    return set_error(status, message)
-
-
-def raise_status(status, message=None):
-    """Raises what a status is; with the exception of a Python function as its cause, if it was one."""
-    problem = error(status, message)
-    whole = str(problem)
-    for known, cause in reversed(_failures):
-        if known[:300] in whole:
-            raise problem from cause
-    raise problem
-
-
-def require(status):
-    if status < 0:
-        raise_status(status)
-    return status
-
-
-__all__ = ["Handle", "ContextHandle", "owned", "wait", "check"]
+__all__ = ["Handle", "ContextHandle", "Function", "callback", "interruptible", "check"]

@@ -6,10 +6,12 @@ One rule for all of them, so that a setting of C is one of Python's:
 - a word for an enumeration (``mode="waiting"``), a bool or a number for a number, a `str` for a text;
 - a time in seconds, and without the ``_ns`` of its name: ``deadline=0.5`` is ``deadline_ns`` of
   500000000. ``math.inf`` is never, 0 is none at all;
+- a word of Python has an underscore behind it: ``yield_``;
 - ``None`` is what is not given: the default.
 """
 import collections
 import difflib
+import keyword
 import math
 
 from . import _enums
@@ -53,7 +55,8 @@ def fields(struct):
             if member == "struct_size":
                 continue
             time = member.endswith("_ns") and field.type.cname == "uint64_t"
-            table[member[:-3] if time else member] = (member, field.type, time)
+            key = member[:-3] if time else member
+            table[key + "_" if keyword.iskeyword(key) else key] = (member, field.type, time)
         _fields[struct] = table
     return table
 
@@ -133,6 +136,8 @@ def new(name):
 
 def value_of(kind, member, raw):
     """A member as Python has it."""
+    if kind.cname == "enum weft_dtype":  # also those of opaque elements, which are no words of it
+        return text(lib.weft_dtype_name(raw), str(raw))
     if kind.kind == "enum":
         return _enums.word(kind.cname, raw)
     if kind.cname == "char *":

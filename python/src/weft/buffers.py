@@ -7,6 +7,7 @@ arrays, complex numbers, booleans) are opaque: they are moved as a whole, and co
 """
 import ctypes
 import sys
+from typing import Any, List, Optional, Tuple, Union
 
 import numpy
 
@@ -14,6 +15,9 @@ from ._library import ffi, lib, text
 from .errors import InvalidError, UnsupportedError, check
 
 __all__ = ["Buffer", "buffer", "dtype", "dtype_name", "numpy_dtype", "view"]
+
+#: What :func:`dtype` takes.
+DTypeLike = Union[str, int, type, numpy.dtype, Any]
 
 _OPAQUE = 0x40000000
 
@@ -27,10 +31,16 @@ _numpy_names = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "b
 _by_long_name = {long: _words[short] for short, long in _numpy_names.items()}
 _by_numpy = {}
 _by_torch = {}
+_numpy_kinds = {}
+
+_CHARS = ffi.typeof("char[]")
+_BYTES = ffi.typeof("char *")
 
 
-def opaque(size):
+def opaque(size: int) -> int:
     """The datatype of opaque elements of `size` bytes."""
+    if size < 1:
+        raise InvalidError("elements have %d bytes, expected 1 or more" % size)
     number = lib.weft_dtype_opaque(size)
     if number == lib.WEFT_DTYPE_COUNT:
         check(-1)
@@ -42,11 +52,11 @@ def _of_numpy(kind):
     if number is None:
         if kind.hasobject:
             raise InvalidError("elements of datatype %s are Python objects, expected plain memory" % kind)
-        if not kind.isnative:
-            raise InvalidError("elements of datatype %s are not in this machine's byte order" % kind)
         number = _by_long_name.get(kind.name)
         if number is None:
             number = opaque(kind.itemsize)
+        elif not kind.isnative:
+            raise InvalidError("elements of datatype %s are not in this machine's byte order" % kind)
         _by_numpy[kind] = number
     return number
 
@@ -64,7 +74,7 @@ def _of_torch(kind):
     return number
 
 
-def dtype(kind):
+def dtype(kind: DTypeLike) -> int:
     """The number of a datatype.
 
     Parameters
@@ -77,8 +87,8 @@ def dtype(kind):
     InvalidError
         There is no such datatype; the text lists those that there are.
     """
-    if isinstance(kind, int):
-        return kind
+    if isinstance(kind, int) and not isinstance(kind, bool):
+        return int(kind)
     if isinstance(kind, str):
         if kind in _words:
             return _words[kind]
@@ -89,35 +99,48 @@ def dtype(kind):
     if type(kind).__module__ == "torch":
         return _of_torch(kind)
     try:
-        return _of_numpy(numpy.dtype(kind))
-    except TypeError:
+        found = None if kind is None else numpy.dtype(kind)  # None is float64 for numpy
+    except (TypeError, ValueError):
+        found = None
+    if found is None:
         raise InvalidError("dtype is %r, expected one of %s, bytesN, or a datatype of numpy or torch"
-                           % (kind, ", ".join(_words))) from None
+                           % (kind, ", ".join(_words)))
+    return _of_numpy(found)
 
 
-def dtype_name(number):
+def dtype_name(number: int) -> str:
     """``"f32"`` and so on, ``"bytes24"`` for opaque elements of 24 bytes."""
     return text(lib.weft_dtype_name(number), str(number))
 
 
-def numpy_dtype(number):
+def numpy_dtype(number: int) -> numpy.dtype:
     """The datatype of numpy for one of weft's. Of bf16 that is ml_dtypes' if it is there, else
     ``uint16``: the bits; of opaque elements ``V`` of their size."""
+    known = _numpy_kinds.get(number)
+    if known is not None:
+        return known
     if number & _OPAQUE:
-        return numpy.dtype("V%d" % lib.weft_dtype_size(number))
-    name = _numpy_names[dtype_name(number)]
-    if name == "bfloat16":
-        known = sys.modules.get("ml_dtypes")
-        return numpy.dtype(known.bfloat16) if known else numpy.dtype("uint16")
-    return numpy.dtype(name)
+        known = numpy.dtype("V%d" % lib.weft_dtype_size(number))
+    elif dtype_name(number) not in _numpy_names:
+        raise InvalidError("dtype is %r, expected a number that weft.buffers.dtype() has returned" % number)
+    elif number == _words["bf16"]:
+        module = sys.modules.get("ml_dtypes")
+        return numpy.dtype(module.bfloat16) if module else numpy.dtype("uint16")
+    else:
+        known = numpy.dtype(_numpy_names[dtype_name(number)])
+    _numpy_kinds[number] = known
+    return known
 
 
-def view(address, count, number):
+def view(address: Any, count: int, number: int, writeable: bool = True) -> numpy.ndarray:
     """An array over memory of the library: valid for as long as that is."""
     kind = numpy_dtype(number)
     if count == 0:
         return numpy.empty(0, kind)
-    return numpy.frombuffer(ffi.buffer(ffi.cast("char *", address), count * kind.itemsize), kind)
+    array = numpy.frombuffer(ffi.buffer(ffi.cast(_BYTES, address), count * kind.itemsize), kind)
+    if not writeable:
+        array.flags.writeable = False
+    return array
 
 
 class Buffer:
@@ -133,60 +156,85 @@ class Buffer:
         What keeps the memory.
     device : bool
         Memory of a device (a GPU).
+    readonly : bool
+    order : tuple or None
+        (shape, strides in elements) if the elements do not lie in C order.
     """
 
-    __slots__ = ("address", "count", "dtype", "keep", "device", "readonly")
+    __slots__ = ("address", "count", "dtype", "keep", "device", "readonly", "order")
 
-    def __init__(self, address, count, number, keep, device=False, readonly=False):
+    def __init__(self, address: Any, count: int, number: int, keep: Any, device: bool = False,
+                 readonly: bool = False, order: Optional[tuple] = None) -> None:
         self.address = address
         self.count = count
         self.dtype = number
         self.keep = keep
         self.device = device
         self.readonly = readonly
+        self.order = order
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         return self.count * lib.weft_dtype_size(self.dtype)
+
+    def __repr__(self) -> str:
+        return "<weft.buffers.Buffer: %d of %s>" % (self.count, dtype_name(self.dtype))
 
 
 def _numpy_buffer(array, what):
+    try:
+        number = _of_numpy(array.dtype)
+    except InvalidError as problem:
+        raise InvalidError("%s: %s" % (what, problem)) from None
     flags = array.flags
     if not (flags.c_contiguous or flags.f_contiguous):
-        raise InvalidError("%s is not contiguous: strides are %r; pass a copy" % (what, array.strides))
-    number = _of_numpy(array.dtype)
-    if array.size == 0:
-        return Buffer(ffi.NULL, 0, number, array)
-    if flags.c_contiguous:
-        try:
-            return Buffer(ffi.from_buffer(array), array.size, number, array, readonly=not flags.writeable)
-        except (BufferError, TypeError, ValueError):  # of a datatype that no other library knows
-            pass
-    return Buffer(ffi.cast("char *", array.__array_interface__["data"][0]), array.size, number, array,
-                  readonly=not flags.writeable)
+        order = _order(array.shape, [stride // array.itemsize for stride in array.strides]
+                       if not any(stride % array.itemsize for stride in array.strides) else None)
+        if order is None:
+            raise InvalidError("%s is not contiguous: strides are %r; pass a copy" % (what, array.strides))
+    elif flags.c_contiguous:
+        order = None
+    else:
+        order = (array.shape, tuple(stride // array.itemsize for stride in array.strides))
+    return Buffer(ffi.cast(_BYTES, array.__array_interface__["data"][0]), array.size, number, array,
+                  readonly=not flags.writeable, order=order)
+
+
+def _order(shape, strides):
+    """The order of memory, if the elements fill one piece of it in some order of the dimensions."""
+    if strides is None:
+        return None
+    expected = 1
+    for stride, extent in sorted((stride, extent) for stride, extent in zip(strides, shape) if extent > 1):
+        if stride != expected:
+            return None
+        expected *= extent
+    return tuple(shape), tuple(strides)
 
 
 def _torch_buffer(tensor, what):
-    if tensor.layout is not sys.modules["torch"].strided:
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided:
         raise InvalidError("%s has layout %s, expected a dense tensor" % (what, tensor.layout))
-    if not tensor.is_contiguous():
-        # Dense in another order of dimensions (channels last) is one piece of memory all the same.
-        if not _dense(tensor):
+    if tensor.is_conj() or tensor.is_neg():
+        raise InvalidError("%s is a lazy conjugate or negative, expected its values: pass .resolve_conj()"
+                           ".resolve_neg()" % what)
+    order = None
+    if not tensor.is_contiguous():  # channels last is one piece of memory all the same
+        order = _order(tensor.shape, tensor.stride())
+        if order is None:
             raise InvalidError("%s is not contiguous: strides are %r; pass .contiguous()"
                                % (what, tuple(tensor.stride())))
-    return Buffer(ffi.cast("char *", tensor.data_ptr()), tensor.numel(), _of_torch(tensor.dtype), tensor,
-                  device=tensor.device.type != "cpu")
-
-
-def _dense(tensor):
-    """Whether the elements fill one piece of memory, in some order of the dimensions."""
-    expected = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape)
-                               if size > 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
+    place = tensor.device.type
+    if place not in ("cpu", "cuda"):
+        raise UnsupportedError("%s is on device %s, expected the processor's memory or CUDA's"
+                               % (what, tensor.device))
+    try:
+        number = _of_torch(tensor.dtype)
+    except UnsupportedError as problem:
+        raise UnsupportedError("%s: %s" % (what, problem)) from None
+    return Buffer(ffi.cast(_BYTES, tensor.data_ptr()), tensor.numel(), number, tensor, device=place != "cpu",
+                  order=order)
 
 
 class _DLTensor(ctypes.Structure):
@@ -207,8 +255,12 @@ _DLPACK_DEVICE = (2, 13)  # of CUDA; managed by it
 
 
 def _dlpack_buffer(thing, what):
-    capsule = thing.__dlpack__()
-    tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    try:
+        capsule = thing.__dlpack__()
+        tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    except Exception as problem:
+        raise InvalidError("%s: its memory cannot be had by DLPack: %s: %s"
+                           % (what, type(problem).__name__, problem)) from problem
     if tensor.device_type not in _DLPACK_HOST + _DLPACK_DEVICE:
         raise UnsupportedError("%s is memory of DLPack device type %d, expected the processor's or CUDA's"
                                % (what, tensor.device_type))
@@ -220,18 +272,25 @@ def _dlpack_buffer(thing, what):
     count = 1
     for extent in shape:
         count *= extent
+    order = None
     if tensor.strides and count:
+        strides = [tensor.strides[i] for i in range(tensor.ndim)]
+        order = _order(shape, strides)
+        if order is None:
+            raise InvalidError("%s is not contiguous: strides are %r; pass a copy" % (what, tuple(strides)))
         expected = 1
-        for stride, extent in reversed([(tensor.strides[i], shape[i]) for i in range(tensor.ndim)]):
-            if extent > 1 and stride != expected:
-                raise InvalidError("%s is not contiguous; pass a copy" % what)
+        for stride, extent in reversed([pair for pair in zip(strides, shape) if pair[1] > 1]):
+            if stride != expected:
+                break
             expected *= extent
+        else:
+            order = None
     # The capsule is not consumed: it frees what it has when it goes.
-    return Buffer(ffi.cast("char *", (tensor.data or 0) + tensor.byte_offset), count, number,
-                  (capsule, thing), device=tensor.device_type in _DLPACK_DEVICE)
+    return Buffer(ffi.cast(_BYTES, (tensor.data or 0) + tensor.byte_offset), count, number,
+                  (capsule, thing), device=tensor.device_type in _DLPACK_DEVICE, order=order)
 
 
-def buffer(thing, what="buffer", writable=False, device=False):
+def buffer(thing: Any, what: str = "buffer", writable: bool = False, device: bool = False) -> Buffer:
     """The memory of an array, tensor or other thing; nothing is copied.
 
     Parameters
@@ -246,15 +305,20 @@ def buffer(thing, what="buffer", writable=False, device=False):
     device : bool
         It may be memory of a device.
 
+    Returns
+    -------
+    Buffer
+
     Raises
     ------
     InvalidError
         It is not contiguous, or cannot be written, or has no memory that can be used.
+    UnsupportedError
+        It is memory of a device that cannot be here, or of a datatype that weft does not know.
     """
-    kind = type(thing)
-    if kind is Buffer:
-        return thing
-    if kind is numpy.ndarray or isinstance(thing, numpy.ndarray):
+    if type(thing) is Buffer:
+        found = thing
+    elif isinstance(thing, numpy.ndarray):
         found = _numpy_buffer(thing, what)
     elif "torch" in sys.modules and isinstance(thing, sys.modules["torch"].Tensor):
         found = _torch_buffer(thing, what)
@@ -264,7 +328,7 @@ def buffer(thing, what="buffer", writable=False, device=False):
         except (TypeError, ValueError, BufferError):
             if not hasattr(thing, "__dlpack__"):
                 raise InvalidError("%s is a %s, expected an array, a tensor, or what has the buffer "
-                                   "protocol or DLPack" % (what, kind.__name__)) from None
+                                   "protocol or DLPack" % (what, type(thing).__name__)) from None
             found = _dlpack_buffer(thing, what)
         else:
             found = _numpy_buffer(array, what)
@@ -276,8 +340,24 @@ def buffer(thing, what="buffer", writable=False, device=False):
     return found
 
 
-def pieces(tensors, what="tensors"):
-    """A list of tensors for the library.
+def locate(thing: Any, what: str, writable: bool = False) -> Tuple[Any, int, int, Optional[tuple]]:
+    """What of :func:`buffer` a call needs, of memory of the host: address, count, datatype and order. The
+    address keeps the memory."""
+    if type(thing) is numpy.ndarray:
+        number = _by_numpy.get(thing.dtype)
+        if number is not None:
+            try:
+                return ffi.from_buffer(_CHARS, thing, writable), thing.size, number, None
+            except (ValueError, BufferError, TypeError):
+                pass  # in another order, read-only, or of a datatype that no other library knows
+    found = buffer(thing, what, writable)
+    keep = [found.keep]
+    # What is to be called when the address is gone keeps the memory until then.
+    return ffi.gc(found.address, lambda _: keep.clear()), found.count, found.dtype, found.order
+
+
+def pieces(tensors: Any, what: str = "tensors") -> Tuple[Any, int, Optional[int], List[Buffer]]:
+    """A list of tensors for the library, to be written.
 
     Returns
     -------

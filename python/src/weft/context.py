@@ -12,43 +12,38 @@
 
 Waits release the GIL and see Ctrl-C. A context may be used from several threads.
 """
+import os
 import threading
+import time
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy
 
 from . import _collectives, _enums, _life, _structs, buffers
 from ._library import ffi, lib, take_text, text
-from .errors import InvalidError, check, status_of
+from .errors import CancelledError, InvalidError, OutOfMemoryError, PeerError, StateError, check, status_of
 
 __all__ = ["Context", "LocalGroup", "Memory", "run_local", "transports"]
 
 
-@ffi.callback("weft_log_fn")
+@_life.callback("weft_log_fn")
 def _log(user, level, rank, line):
-    with _life.Callback():
-        function = _life.function_of(user)
-        if function is not None:
-            try:
-                function(_enums.word("weft_log_level_t", level), rank, text(line))
-            except Exception:  # a logger that fails must not end the engine
-                import traceback
-
-                traceback.print_exc()
+    function = _life.function_of(user)
+    if function is not None:
+        function(_enums.word("weft_log_level_t", level), rank, text(line))
 
 
-@ffi.callback("weft_gather_fn", error=-12)
+@_life.callback("weft_gather_fn", -12, "gather")
 def _gather(user, mine, size, everything):
-    known = _life.function_of(user)
-    try:
-        parts = known[0](bytes(ffi.buffer(mine, size)))
-        if len(parts) != known[1] or any(len(part) != size for part in parts):
-            raise InvalidError("gather has returned %d parts of %r bytes, expected %d of %d bytes" % (
-                len(parts), sorted({len(part) for part in parts}), known[1], size))
-        for rank, part in enumerate(parts):
-            ffi.memmove(ffi.cast("char *", everything) + rank * size, bytes(part), size)
-        return 0
-    except BaseException as problem:  # noqa: B902
-        return _life.failed(problem, "gather")
+    function, ranks = _life.function_of(user)
+    parts = list(function(bytes(ffi.buffer(mine, size))))
+    if len(parts) != ranks or any(len(part) != size for part in parts):
+        raise InvalidError("it has returned %d parts of %r bytes, expected %d of %d bytes" % (
+            len(parts), sorted({len(part) for part in parts}), ranks, size))
+    for rank, part in enumerate(parts):
+        ffi.memmove(ffi.cast("char *", everything) + rank * size, bytes(part), size)
+    return 0
 
 
 class _Settings:
@@ -58,36 +53,40 @@ class _Settings:
         settings = dict(settings)
         log = settings.pop("log", None)
         self.struct = _structs.Struct("weft_context_config", settings, who)
-        self.number = None
+        self.keep = []
         if log is not None:
             if not callable(log):
                 raise InvalidError("%s: log is %r, expected log(level, rank, line)" % (who, log))
-            self.number = _life.register(log)
+            self.keep.append(_life.Function(log))
             self.struct.c.log = _log
-            self.struct.c.log_user = _life.user_of(self.number)
+            self.struct.c.log_user = self.keep[0].user
 
 
 class Memory:
     """Memory of :meth:`Context.empty`: ends with the last array over it."""
 
-    __slots__ = ("handle", "__weakref__", "address", "bytes")
+    __slots__ = ("context", "pointer", "bytes", "__weakref__")
 
-    def __init__(self, context, size):
-        pointer = lib.weft_context_memory_alloc(context._handle.get(), max(size, 1), 1)
-        if not pointer:
-            check(-2)
-        parent = context._handle
-        self.address = pointer
+    def __init__(self, context: "Context", size: int) -> None:
+        self.context = context = context._root or context  # it is this one's, which it therefore holds
         self.bytes = size
-        self.handle = _life.owned(self, _life.Handle(
-            pointer, lambda memory: lib.weft_context_memory_free(parent.pointer or ffi.NULL, memory),
-            "the memory", parent))
+        pointer = context._handle.ask(lib.weft_context_memory_alloc, max(size, 1), 1)
+        if not pointer:
+            raise OutOfMemoryError("there is no memory for an array of %d bytes" % size)
+        record, address = context._handle.record, int(ffi.cast("uintptr_t", pointer))
+
+        def free(memory):
+            record.memories.pop(address, None)
+            record.ask(lib.weft_context_memory_free, memory)
+
+        self.pointer = _life.freed(pointer, free)
+        record.memories[address] = address + size, weakref.ref(self.pointer)
 
     @property
-    def __array_interface__(self):
-        self.handle.get()
+    def __array_interface__(self) -> Dict[str, Any]:
+        self.context._handle.get()
         return {"version": 3, "shape": (self.bytes,), "typestr": "|u1",
-                "data": (int(ffi.cast("uintptr_t", self.address)), False)}
+                "data": (int(ffi.cast("uintptr_t", self.pointer)), False)}
 
 
 class Context(_collectives.Collectives):
@@ -103,7 +102,7 @@ class Context(_collectives.Collectives):
     progress : {"caller", "helper"}, optional
         Who drives the engine: threads that wait, or a thread of the context as well. Objects that avoid
         waiting need "helper". Default: WEFT_PROGRESS of the environment, else "caller".
-    spin, yield, sleep_min, sleep_max, helper_yield : float, optional
+    spin, yield_, sleep_min, sleep_max, helper_yield : float, optional
         Idle policy, in seconds.
     stall : float, optional
         Logs a report of a wait that takes longer, in seconds.
@@ -115,21 +114,21 @@ class Context(_collectives.Collectives):
         ``"cuda:1"``: the device of runs that have slots on one.
     """
 
-    def __init__(self, pointer, keep=(), settings=None):
-        self._init(_life.ContextHandle(pointer, keep), settings)
-
-    def _init(self, handle, settings):
-        self._handle = _life.owned(self, handle)
-        self._rank = lib.weft_context_rank(handle.pointer)
-        self._size = lib.weft_context_size(handle.pointer)
-        if settings is not None and settings.number is not None:
-            handle.keep.append(_Registered(settings.number))
+    def __init__(self, pointer: Any, keep: Sequence[Any] = (), settings: Optional[_Settings] = None,
+                 parent: Optional["Context"] = None) -> None:
+        keep = list(keep) + ([] if settings is None else settings.keep)
+        # What was split ends with the context on the transport, which it therefore holds.
+        self._root = None if parent is None else parent._root or parent
+        self._handle = _life.ContextHandle(pointer, keep, None if parent is None else self._root._handle)
+        self._rank = lib.weft_context_rank(pointer)
+        self._size = lib.weft_context_size(pointer)
+        self._transport = text(lib.weft_context_transport(pointer))
         _life.sweep_left()
 
     # ---- makers ----
 
     @classmethod
-    def world(cls, transport="shared", **settings):
+    def world(cls, transport: str = "shared", **settings: Any) -> "Context":
         """The context of this process among those that its launcher has started together.
 
         Collective over the processes, blocking; a world of one without a launcher.
@@ -142,6 +141,10 @@ class Context(_collectives.Collectives):
         **settings
             Of :class:`Context`.
 
+        Returns
+        -------
+        Context
+
         Raises
         ------
         UnsupportedError
@@ -153,12 +156,14 @@ class Context(_collectives.Collectives):
         pointer = ffi.new("struct weft_context **")
         name = ffi.new("char[]", transport.encode())
         _life.interruptible(lambda: lib.weft_context_create_world(pointer, name, given.struct.c),
-                            here=transport == "mpi")
+                            here=transport == "mpi", undo=lambda: lib.weft_context_destroy(pointer[0]))
         return cls(pointer[0], settings=given)
 
     @classmethod
-    def shared(cls, rank, size, *, name=None, gather=None, meet=None, eager_bytes=None, ahead_bytes=None,
-               arena_bytes=None, large=None, **settings):
+    def shared(cls, rank: int, size: int, *, name: Optional[str] = None,
+               gather: Optional[Callable[[bytes], Sequence[bytes]]] = None, meet: Optional[float] = None,
+               eager_bytes: Optional[int] = None, ahead_bytes: Optional[int] = None,
+               arena_bytes: Optional[int] = None, large: Optional[str] = None, **settings: Any) -> "Context":
         """The context of one rank among processes of this machine, whoever has started them.
 
         Collective and blocking: all ranks get a context, or none does.
@@ -178,27 +183,27 @@ class Context(_collectives.Collectives):
         **settings
             Of :class:`Context`.
 
+        Returns
+        -------
+        Context
+
         Raises
         ------
         TimeoutError
             Not all have come: the text names those that have not.
         """
         given = _Settings(settings, "Context.shared")
-        number = None
         shared = _structs.Struct("weft_shared_config", dict(
             meet=meet, eager_bytes=eager_bytes, ahead_bytes=ahead_bytes, arena_bytes=arena_bytes,
             large=large, name=name), "Context.shared")
         if gather is not None:
-            number = _life.register((gather, size))
+            function = _life.Function((gather, size))
             shared.c.gather = _gather
-            shared.c.user = _life.user_of(number)
+            shared.c.user = function.user
         pointer = ffi.new("struct weft_context **")
-        try:
-            _life.interruptible(lambda: lib.weft_context_create_shared(
-                pointer, rank, size, given.struct.c, shared.c), here=gather is not None)
-        finally:
-            if number is not None:
-                _life.unregister(number)
+        _life.interruptible(
+            lambda: lib.weft_context_create_shared(pointer, rank, size, given.struct.c, shared.c),
+            here=gather is not None, undo=lambda: lib.weft_context_destroy(pointer[0]))
         return cls(pointer[0], settings=given)
 
     @classmethod
@@ -229,10 +234,10 @@ class Context(_collectives.Collectives):
         given = _Settings(settings, "Context.mpi")
         pointer, keep, contexts = _mpi.create(comm, given.struct.c, tag_bits)
         context = cls(pointer, keep, given)
-        contexts.add(context._handle)
+        contexts.add(context._handle.record)
         return context
 
-    def split(self, colour, key=0):
+    def split(self, colour: Optional[int], key: int = 0) -> Optional["Context"]:
         """The context of the ranks that give the same colour. Collective over this context, blocking.
 
         Parameters
@@ -248,7 +253,7 @@ class Context(_collectives.Collectives):
         """
         return self._family(lib.weft_context_split, -1 if colour is None else colour, key)
 
-    def subset(self, ranks, tag=0):
+    def subset(self, ranks: Sequence[int], tag: int = 0) -> "Context":
         """The context of some ranks, the same list on all of them; only these call. Blocking.
 
         Parameters
@@ -265,7 +270,7 @@ class Context(_collectives.Collectives):
         ranks = list(ranks)
         return self._family(lib.weft_context_subset, ffi.new("int[]", ranks), len(ranks), tag)
 
-    def shrink(self):
+    def shrink(self) -> "Context":
         """The context of the ranks that have neither died nor left. Collective over these, blocking.
 
         Returns
@@ -276,38 +281,39 @@ class Context(_collectives.Collectives):
 
     def _family(self, function, *arguments):
         pointer = ffi.new("struct weft_context **")
-        self._collective(function, *arguments, pointer)
-        return self._child(pointer[0]) if pointer[0] else None
-
-    def _child(self, pointer):
-        child = Context.__new__(Context)
-        handle = _life.ContextHandle(pointer, ())
-        handle.parent = self._handle
-        self._handle.children[handle.number] = handle
-        child._init(handle, None)
-        return child
+        self._collective(function, *arguments, pointer,
+                         undo=lambda: pointer[0] and lib.weft_context_destroy(pointer[0]))
+        return Context(pointer[0], parent=self) if pointer[0] else None
 
     # ---- life ----
 
-    def close(self):
-        """Ends it, and what is under way on it. Repeating that does nothing.
+    def close(self) -> None:
+        """Ends it, what is under way on it, and all that were split from it, unless it was split itself.
 
-        Objects that have been closed are served until all ranks have left them, or their time has
-        passed. Over MPI of several hosts this is collective.
+        Repeating that does nothing. Calls of other threads that are under way fail. Objects that have been
+        closed are served until all ranks have left them, or their time has passed. Over MPI of several
+        hosts this is collective.
+
+        Raises
+        ------
+        StateError
+            This thread is in a call of it, or in a function that weft has called.
+        TransportError
+            Its transport had failed. It is closed all the same.
         """
         _life.require(self._handle.close())
 
-    def __enter__(self):
+    def __enter__(self) -> "Context":
         self._handle.get()
         return self
 
-    def __exit__(self, kind, problem, _):
+    def __exit__(self, kind: Any, problem: Optional[BaseException], _: Any) -> None:
         if problem is not None and self._handle.pointer is not None:
             # The others must not wait for a rank that has failed.
             self.abort(problem)
         self._handle.close()
 
-    def abort(self, problem="the rank has given up"):
+    def abort(self, problem: Union[BaseException, str] = "the rank has given up") -> None:
         """This rank gives up: every run and object of all ranks ends, so that nobody waits for it.
 
         Parameters
@@ -319,77 +325,78 @@ class Context(_collectives.Collectives):
         if isinstance(problem, BaseException):
             status = status_of(problem) if isinstance(problem, Exception) else status
             message = "%s: %s" % (type(problem).__name__, problem)
-        check(lib.weft_context_abort(self._handle.get(), status,
-                                     ffi.new("char[]", str(message).encode("utf-8", "replace"))))
+        check(self._handle.ask(lib.weft_context_abort, status,
+                               ffi.new("char[]", str(message).encode("utf-8", "replace"))))
 
     def _call(self, function, *arguments):
-        """A call that may block, with the GIL released."""
+        """A call that needs the engine, with the GIL released."""
         handle = self._handle
-        pointer = handle.get()
         handle.sweep()
-        handle.calls += 1
-        try:
-            return _life.require(function(pointer, *arguments))
-        finally:
-            handle.calls -= 1
+        return _life.require(handle.call(function, *arguments))
 
-    def _collective(self, function, *arguments):
+    def _collective(self, function, *arguments, undo=None):
         """A call that waits for the other ranks and cannot be taken up again; Ctrl-C aborts the context."""
         handle = self._handle
-        pointer = handle.get()
         handle.sweep()
-        handle.calls += 1
-        try:
-            return _life.interruptible(lambda: function(pointer, *arguments), self.abort,
-                                       here=self.transport == "mpi")
-        finally:
-            handle.calls -= 1
+        return handle.call(lambda pointer: _life.interruptible(
+            lambda: function(pointer, *arguments), self.abort, self._transport == "mpi", undo))
 
     # ---- what it is ----
 
-    rank = property(lambda self: self._rank, doc="This rank, from 0.")
-    size = property(lambda self: self._size, doc="How many ranks there are.")
+    @property
+    def rank(self) -> int:
+        """This rank, from 0."""
+        return self._rank
 
     @property
-    def transport(self):
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._size
+
+    @property
+    def transport(self) -> str:
         """The name of the transport: "local", "shared", "mpi", "virtual"."""
-        return text(lib.weft_context_transport(self._handle.get()))
+        return self._transport
 
     @property
-    def progress_mode(self):
+    def progress_mode(self) -> str:
         """Who drives the engine: "caller" or "helper"."""
-        return _enums.word("weft_progress_t", lib.weft_context_progress_mode(self._handle.get()))
+        return _enums.word("weft_progress_t", self._handle.ask(lib.weft_context_progress_mode))
 
     @property
-    def hosts(self):
+    def hosts(self) -> List[int]:
         """The host (a number from 0) of each rank."""
         hosts = ffi.new("int[]", self._size)
-        check(lib.weft_context_hosts(self._handle.get(), hosts))
+        check(self._handle.ask(lib.weft_context_hosts, hosts))
         return list(hosts)
 
     @property
-    def root_ranks(self):
+    def root_ranks(self) -> List[int]:
         """Which ranks those of this context are in the one from which it was split."""
         ranks = ffi.new("int[]", self._size)
-        check(lib.weft_context_root_ranks(self._handle.get(), ranks))
+        check(self._handle.ask(lib.weft_context_root_ranks, ranks))
         return list(ranks)
 
     @property
-    def settings(self):
+    def settings(self) -> Any:
         """The settings, with all defaults settled, as a named tuple (times in seconds)."""
-        return _structs.filled("weft_context_config", lib.weft_context_get_config, self._handle.get())
+        c = _structs.new("weft_context_config")
+        check(self._handle.ask(lib.weft_context_get_config, c))
+        return _structs.read("weft_context_config", c)
 
     @property
-    def stats(self):
+    def stats(self) -> Any:
         """Counters since the creation: messages, bytes, nodes ... as a named tuple."""
-        return _structs.filled("weft_context_stats", lib.weft_context_get_stats, self._handle.get())
+        c = _structs.new("weft_context_stats")
+        check(self._handle.call(lib.weft_context_get_stats, c))
+        return _structs.read("weft_context_stats", c)
 
     @property
-    def now(self):
+    def now(self) -> float:
         """The time of the context, in seconds from an origin of its own."""
-        return lib.weft_context_now(self._handle.get()) * 1e-9
+        return self._handle.ask(lib.weft_context_now) * 1e-9
 
-    def rank_state(self, rank):
+    def rank_state(self, rank: int) -> Tuple[str, str]:
         """What has become of a rank, as far as this one knows.
 
         Returns
@@ -397,18 +404,21 @@ class Context(_collectives.Collectives):
         tuple of str
             ("present", "left" or "dead", how a dead one has ended)
         """
-        state, how = ffi.new("weft_rank_state_t *"), ffi.new("const char **")
-        check(lib.weft_context_rank_state(self._handle.get(), rank, state, how))
-        return _enums.word("weft_rank_state_t", state[0]), text(how[0])
+        def ask(pointer):
+            state, how = ffi.new("weft_rank_state_t *"), ffi.new("const char **")
+            check(lib.weft_context_rank_state(pointer, rank, state, how))
+            return _enums.word("weft_rank_state_t", state[0]), text(how[0])
 
-    def __repr__(self):
+        return self._handle.ask(ask)
+
+    def __repr__(self) -> str:
         if self._handle.pointer is None:
             return "<weft.Context, closed>"
-        return "<weft.Context rank %d of %d, %s>" % (self._rank, self._size, self.transport)
+        return "<weft.Context rank %d of %d, %s>" % (self._rank, self._size, self._transport)
 
     # ---- memory, time, progress ----
 
-    def empty(self, shape, dtype="f32"):
+    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = "f32") -> numpy.ndarray:
         """An array in memory that the transport moves best (zeroed): on shared memory, where the other
         ranks read it straight from.
 
@@ -421,53 +431,52 @@ class Context(_collectives.Collectives):
         Returns
         -------
         numpy.ndarray
-            Lives as long as it is used, and at most until the context is closed.
+            It holds the context, so that it lasts, unless that is closed by :meth:`close`: then the memory
+            is gone, and neither the array nor its views may be touched.
         """
         kind = buffers.numpy_dtype(buffers.dtype(dtype))
+        if not isinstance(dtype, (str, int)) and type(dtype).__module__ != "torch":
+            kind = numpy.dtype(dtype)  # also one that is opaque to weft
         count = int(numpy.prod(shape, dtype=numpy.int64))
+        if count < 0:
+            raise InvalidError("shape is %r, expected no negative dimensions" % (shape,))
+        self._handle.get()
         memory = Memory(self, count * kind.itemsize)
         return numpy.asarray(memory).view(kind)[:count].reshape(shape)
 
-    def progress(self):
+    def progress(self) -> bool:
         """Drives the engine once. Returns True while runs are unfinished."""
-        self._handle.sweep()
         return self._call(lib.weft_context_progress) == lib.WEFT_IN_PROGRESS
 
-    def sleep(self, seconds):
+    def sleep(self, seconds: float) -> None:
         """Lets time pass, as a computation would: virtual time on virtual ranks."""
-        self._call(lib.weft_context_sleep, _structs.nanoseconds(seconds, "seconds", 0))
+        left = _structs.nanoseconds(seconds, "seconds", 0)
+        while left > 0:
+            part = min(left, _life.SLICE)
+            check(self._handle.call(lib.weft_context_sleep, part))
+            left -= part if left != _structs.NEVER else 0
 
-    def report(self):
+    def report(self) -> str:
         """What every unfinished run waits for, as text."""
-        return take_text(_structs.out("char *", _flip(lib.weft_context_report), self._handle.get()))
+        lines = ffi.new("char **")
+        check(self._handle.call(lib.weft_context_report, lines))
+        return take_text(lines[0])
 
-    def dump_state(self, path, why=None):
+    def dump_state(self, path: Any, why: Optional[str] = None) -> None:
         """Writes the state as JSON, for ``weft post-mortem``."""
-        check(lib.weft_context_dump_state(
-            self._handle.get(), ffi.new("char[]", str(path).encode()),
-            ffi.NULL if why is None else ffi.new("char[]", why.encode())))
+        check(self._handle.call(
+            lib.weft_context_dump_state, ffi.new("char[]", os.fsencode(path)),
+            ffi.NULL if why is None else ffi.new("char[]", why.encode("utf-8", "replace"))))
 
-    def log(self, level, line):
+    def log(self, level: str, line: str) -> None:
         """Logs a line as the context does, if its level is loud enough."""
-        lib.weft_context_log(self._handle.get(), _enums.number("weft_log_level_t", level, "level"),
-                             ffi.new("char[]", line.encode("utf-8", "replace")))
+        self._handle.ask(lib.weft_context_log, _enums.number("weft_log_level_t", level, "level"),
+                         ffi.new("char[]", line.encode("utf-8", "replace")))
 
 
-def _flip(function):
-    """For :func:`_structs.out`: of a function whose result is its last argument."""
-    return lambda result, *arguments: function(*arguments, result)
-
-
-class _Registered:
-    """A function that is registered for as long as this object lives."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number):
-        self.number = number
-
-    def __del__(self):
-        _life.unregister(self.number)
+def _end_group(pointer):
+    if not _life._exiting:  # then a thread may have kept its context
+        lib.weft_local_destroy(pointer)
 
 
 class LocalGroup:
@@ -480,14 +489,16 @@ class LocalGroup:
         As in weft_local_config.
     """
 
-    def __init__(self, size, *, eager_bytes=None, eager_messages=None):
+    def __init__(self, size: int, *, eager_bytes: Optional[int] = None,
+                 eager_messages: Optional[int] = None) -> None:
         config = _structs.Struct("weft_local_config", dict(
             eager_bytes=eager_bytes, eager_messages=eager_messages), "LocalGroup")
         pointer = _structs.out("struct weft_local *", lib.weft_local_create, size, config.c)
         self.size = size
-        self._group = _LocalPointer(pointer)
+        # It ends when it and all of its contexts, which keep it, are gone.
+        self._group = _life.freed(pointer, _end_group)
 
-    def context(self, rank, **settings):
+    def context(self, rank: int, **settings: Any) -> Context:
         """The context of one rank; each once. From any thread.
 
         Parameters
@@ -501,26 +512,12 @@ class LocalGroup:
         Context
         """
         given = _Settings(settings, "LocalGroup.context")
-        pointer = _structs.out("struct weft_context *", lib.weft_context_create_local, self._group.c, rank,
-                               given.struct.c)
+        pointer = _structs.out("struct weft_context *", lib.weft_context_create_local, self._group,
+                               rank, given.struct.c)
         return Context(pointer, [self._group], given)
 
 
-class _LocalPointer:
-    """The group: ends when it and all of its contexts, which keep it, are gone."""
-
-    __slots__ = ("c", "generation")
-
-    def __init__(self, c):
-        self.c = c
-        self.generation = _life._generation
-
-    def __del__(self):
-        if self.generation == _life._generation:
-            lib.weft_local_destroy(self.c)
-
-
-def run_local(size, function, *arguments, **settings):
+def run_local(size: int, function: Callable[..., Any], *arguments: Any, **settings: Any) -> List[Any]:
     """Runs ``function(context, *arguments)`` on local ranks, each in a thread of its own.
 
     Blocking. When a rank raises, the runs and objects of all ranks end, so that nobody waits for it; so
@@ -553,13 +550,26 @@ def run_local(size, function, *arguments, **settings):
             contexts.append(group.context(rank, **settings))
         return _run_threads(contexts, function, arguments)
     finally:
-        for context in contexts:
-            context._handle.close()
+        _close_all(contexts)
+
+
+def _close_all(contexts):
+    """Side by side: with caller progress what has been left needs all ranks to be driven."""
+    threads = [threading.Thread(target=context._handle.close, name="weft close", daemon=True)
+               for context in contexts[1:]]
+    for thread in threads:
+        thread.start()
+    for context in contexts[:1]:
+        context._handle.close()
+    for thread in threads:
+        thread.join()
+
+
+#: How long an interrupted :func:`run_local` waits for functions that do not come back, in seconds.
+PATIENCE = 10
 
 
 def _run_threads(contexts, function, arguments):
-    from .errors import CancelledError, PeerError
-
     results = [None] * len(contexts)
     problems = []
 
@@ -569,8 +579,7 @@ def _run_threads(contexts, function, arguments):
             results[rank] = function(context, *arguments)
         except BaseException as problem:  # noqa: B902 - handed to the caller
             problems.append((isinstance(problem, (PeerError, CancelledError)), problem))
-            if context._handle.pointer is not None:
-                context.abort(problem)
+            _give_up(context, problem)
 
     threads = [threading.Thread(target=rank_of, args=(rank,), name="weft rank %d" % rank, daemon=True)
                for rank in range(len(contexts))]
@@ -582,18 +591,30 @@ def _run_threads(contexts, function, arguments):
                 thread.join(1)
     except BaseException as problem:
         for context in contexts:
-            if context._handle.pointer is not None:
-                context.abort(problem)
+            _give_up(context, problem)
+        for context in contexts:
+            context._handle.close()
+        until = time.monotonic() + PATIENCE
         for thread in threads:
             if thread.ident is not None:
-                thread.join(10)
+                thread.join(max(0, until - time.monotonic()))
         raise
     if problems:
-        raise min(problems, key=lambda entry: entry[0])[1]
+        try:
+            raise min(problems, key=lambda entry: entry[0])[1]
+        finally:
+            problems.clear()
     return results
 
 
-def transports():
+def _give_up(context, problem):
+    try:
+        context.abort(problem)
+    except StateError:  # it is closed
+        pass
+
+
+def transports() -> List[Dict[str, Any]]:
     """What carries messages: a list of dicts with ``name``, ``summary``, ``available`` and more."""
     found = []
     for index in range(lib.weft_transport_count()):

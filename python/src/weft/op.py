@@ -6,11 +6,13 @@ A built-in operation is known by its name (``"sum"``); a Python function is one 
 Python goes: they hold the GIL. They must not wait for weft.
 """
 import re
-import weakref
+from typing import Any, Callable, List, Optional, Union
+
+import numpy
 
 from . import _life, _structs
 from ._library import ffi, lib, text
-from .buffers import numpy_dtype, view
+from .buffers import view
 from .errors import InvalidError, check
 
 __all__ = ["Op", "Call", "op", "reduction", "compute", "BUILTIN"]
@@ -18,7 +20,8 @@ __all__ = ["Op", "Call", "op", "reduction", "compute", "BUILTIN"]
 #: The names of the built-in operations.
 BUILTIN = tuple(text(lib.weft_op_name(lib.weft_op_builtin(kind))) for kind in range(lib.WEFT_OP_COUNT))
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*$")
+_COMMUTES, _FOLDS = 1, 4  # WEFT_OP_COMMUTES, WEFT_OP_FOLDS
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
 class Call:
@@ -35,11 +38,10 @@ class Call:
         To be set where the node produces a value.
     """
 
-    __slots__ = ("_call", "arguments", "value")
+    __slots__ = ("arguments", "version", "rank", "size", "node", "value")
 
-    def __init__(self, call):
-        self._call = call
-        self.arguments = []
+    def __init__(self, call: Any) -> None:
+        self.arguments: List[Any] = []
         for i in range(call.argument_count):
             argument = call.arguments[i]
             if argument.data or argument.count == 0:
@@ -47,51 +49,62 @@ class Call:
             else:
                 self.arguments.append([view(argument.pieces[j].data, argument.pieces[j].count, argument.dtype)
                                        for j in range(argument.piece_count)])
-        self.value = None
+        self.version: int = call.version
+        self.rank: int = call.rank
+        self.size: int = call.size
+        self.node: int = call.node
+        self.value: Optional[int] = None
 
-    version = property(lambda self: self._call.version)
-    rank = property(lambda self: self._call.rank)
-    size = property(lambda self: self._call.size)
-    node = property(lambda self: self._call.node)
+
+class _Known:
+    """What a function is called with, beside what weft says."""
+
+    __slots__ = ("function", "name", "seen")
+
+    def __init__(self, function, name, seen):
+        self.function, self.name, self.seen = function, name, seen
 
 
-@ffi.callback("weft_compute_fn", error=-12)
+@_life.callback("weft_compute_fn", -12, "an operation of Python")
 def _compute(call):
-    with _life.Callback():
-        known = _life.function_of(call.user)
-        if known is None:
-            return _life.failed(RuntimeError("the function is gone"), "an operation of Python")
-        try:
-            given = Call(call)
-            known[0](given)
-            if call.value:
-                if given.value is None:
-                    raise InvalidError("the node produces a value, and the function has set none")
-                call.value[0] = int(given.value)
-            return 0
-        except BaseException as problem:  # noqa: B902 - anything fails the run, nothing ends the engine
-            return _life.failed(problem, "operation %s" % known[1])
+    known = _life.function_of(call.user)
+    if known is None:
+        raise RuntimeError("the function is gone")
+    given = Call(call)
+    try:
+        known.function(given)
+        if call.value:
+            if given.value is None:
+                raise InvalidError("the node produces a value, and the function has set none")
+            call.value[0] = given.value.__index__()
+        return 0
+    except BaseException as problem:  # noqa: B902 - anything fails the run, nothing ends the engine
+        return _life.failed(problem, "operation %s" % known.name)
+    finally:
+        given.arguments = []
 
 
-@ffi.callback("weft_reduce_fn", error=-12)
+@_life.callback("weft_reduce_fn", -12, "an operation of Python")
 def _reduce(user, dst, a, b, count, dtype):
-    with _life.Callback():
-        known = _life.function_of(user)
-        if known is None:
-            return _life.failed(RuntimeError("the function is gone"), "an operation of Python")
-        try:
-            kind = numpy_dtype(dtype)
-            into, left, right = (view(pointer, count, dtype) for pointer in (dst, a, b))
-            if known[2] is not None:
-                into, left, right = (array.view(known[2]) for array in (into, left, right))
-            result = known[0](left, right)
-            if result is None or getattr(result, "shape", None) != into.shape:
-                raise InvalidError("it has returned %r for %d elements of %s, expected as many"
-                                   % (type(result).__name__ if result is None else result, count, kind))
-            into[...] = result
-            return 0
-        except BaseException as problem:  # noqa: B902
-            return _life.failed(problem, "operation %s" % known[1])
+    known = _life.function_of(user)
+    if known is None:
+        raise RuntimeError("the function is gone")
+    try:
+        into = view(dst, count, dtype)
+        left, right = view(a, count, dtype, False), view(b, count, dtype, False)
+        if known.seen is not None:
+            if known.seen.itemsize != into.itemsize:
+                raise InvalidError("its elements are %s, of %d bytes each, and those of the call have %d" % (
+                    known.seen, known.seen.itemsize, into.itemsize))
+            into, left, right = (array.view(known.seen) for array in (into, left, right))
+        result = known.function(left, right)
+        if getattr(result, "shape", None) != into.shape:
+            raise InvalidError("it has returned %r for %d elements of %s, expected an array of as many" % (
+                result, count, into.dtype))
+        into[...] = result
+        return 0
+    except BaseException as problem:  # noqa: B902
+        return _life.failed(problem, "operation %s" % known.name)
 
 
 class Op:
@@ -100,75 +113,62 @@ class Op:
     Attributes
     ----------
     name : str
-    commutes : bool
-        a op b equals b op a, so that the order of ranks need not be kept.
     """
 
-    __slots__ = ("c", "name", "__weakref__")
+    __slots__ = ("c", "name", "_function", "__weakref__")
 
-    def __init__(self, pointer, number=None, owned=True):
+    def __init__(self, pointer: Any, function: Optional[_life.Function] = None) -> None:
         self.c = pointer
         self.name = text(lib.weft_op_name(pointer))
-        if owned:
-            # Plans of the library may hold the operation longer than anybody holds this object; the
-            # function stays known as long as this object does, and what has it in Python holds it.
-            weakref.finalize(self, _end_op, pointer, number).atexit = False
+        # Plans of the library may hold the operation longer than anybody holds this object. The function
+        # is there as long as this is; what has it in Python holds it.
+        self._function = function
 
     @property
-    def commutes(self):
+    def commutes(self) -> bool:
+        """a op b equals b op a, so that the order of ranks need not be kept."""
         return bool(lib.weft_op_commutes(self.c))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "weft.Op(%r)" % self.name
-
-
-def _end_op(pointer, number):
-    lib.weft_op_destroy(pointer)
-    if number is not None:
-        _life.unregister(number)
 
 
 _builtin = {}
 
 
-def op(operation):
+def op(operation: Union[str, Op]) -> Op:
     """The operation of a name; an :class:`Op` is returned as it is.
 
     Raises
     ------
-    InvalidError
+    NotFoundError
         There is no such operation; the text lists those that there are.
     """
+    if type(operation) is str:
+        known = _builtin.get(operation)
+        if known is None:
+            found = ffi.new("const struct weft_op **")
+            check(lib.weft_op_parse(operation.encode(), found))
+            known = _builtin[operation] = Op(found[0])
+        return known
     if isinstance(operation, Op):
         return operation
-    known = _builtin.get(operation) if isinstance(operation, str) else None
-    if known is None:
-        if not isinstance(operation, str):
-            raise InvalidError("op is %r, expected a name (%s) or a weft.Op; a function becomes one by "
-                               "weft.reduction(function)" % (operation, ", ".join(BUILTIN)))
-        found = ffi.new("const struct weft_op **")
-        check(lib.weft_op_parse(operation.encode(), found))
-        known = _builtin[operation] = Op(found[0], owned=False)
-    return known
+    if isinstance(operation, str):
+        return op(str(operation))
+    raise InvalidError("op is %r, expected a name (%s) or a weft.Op; a function becomes one by "
+                       "weft.reduction(function)" % (operation, ", ".join(BUILTIN)))
 
 
-def _create(function, name, flags, **members):
-    if not callable(function):
-        raise InvalidError("function is %r, expected something that can be called" % (function,))
-    if name is None:
-        name = getattr(function, "__name__", "function")
-        name = name if _NAME.match(name) else "function"
-    return name, flags, members
-
-
-def reduction(function, *, name=None, commutes=True, dtype=None):
+def reduction(function: Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray], *,
+              name: Optional[str] = None, commutes: bool = True, dtype: Any = None) -> Op:
     """Makes a reduction of a Python function.
 
     Parameters
     ----------
     function : callable
-        ``function(a, b)`` returns ``a op b``, element by element: arrays of as many elements as a and b,
-        which are numpy arrays (views, valid during the call). `a` comes from lower ranks than `b`.
+        ``function(a, b)`` returns ``a op b``, element by element: an array of as many elements as a and b,
+        which are numpy arrays (views to be read, valid during the call). `a` comes from lower ranks than
+        `b`.
     name : str, optional
         For dumps and errors, ``[A-Za-z_][A-Za-z0-9_-]*``. Default: the function's.
     commutes : bool
@@ -185,14 +185,11 @@ def reduction(function, *, name=None, commutes=True, dtype=None):
     >>> larger = weft.reduction(lambda a, b: numpy.where(abs(a) >= abs(b), a, b), name="absmax")
     >>> context.allreduce(x, op=larger)
     """
-    import numpy
-
-    name, _, _ = _create(function, name, 0)
-    seen = numpy.dtype(dtype) if dtype is not None else None
-    return _make(name, lib_flags=1 if commutes else 0, reduce=_reduce, record=(function, name, seen))
+    seen = None if dtype is None else numpy.dtype(dtype)
+    return _make(function, name, _COMMUTES if commutes else 0, "reduce", _reduce, seen)
 
 
-def compute(function, *, name=None, folds=False):
+def compute(function: Callable[[Call], Any], *, name: Optional[str] = None, folds: bool = False) -> Op:
     """Makes an operation for compute nodes of a Python function.
 
     Parameters
@@ -208,20 +205,19 @@ def compute(function, *, name=None, folds=False):
     -------
     Op
     """
-    name, _, _ = _create(function, name, 0)
-    return _make(name, lib_flags=4 if folds else 0, compute=_compute, record=(function, name, None))
+    return _make(function, name, _FOLDS if folds else 0, "compute", _compute)
 
 
-def _make(name, lib_flags, record, **functions):
-    number = _life.register(record)
-    try:
-        config = _structs.Struct("weft_op_config", {"name": name, "flags": lib_flags}, "weft.op")
-        for member, value in functions.items():
-            setattr(config.c, member, value)
-        config.c.user = _life.user_of(number)
-        pointer = ffi.new("struct weft_op **")
-        check(lib.weft_op_create(pointer, config.c))
-    except BaseException:
-        _life.unregister(number)
-        raise
-    return Op(pointer[0], number)
+def _make(function, name, flags, member, called, seen=None):
+    if not callable(function):
+        raise InvalidError("function is %r, expected something that can be called" % (function,))
+    if name is None:
+        name = getattr(function, "__name__", "function")
+        name = name if _NAME.match(name) else "function"
+    known = _life.Function(_Known(function, name, seen))
+    config = _structs.Struct("weft_op_config", {"name": name, "flags": flags}, "weft.%s" % member)
+    setattr(config.c, member, called)
+    config.c.user = known.user
+    pointer = ffi.new("struct weft_op **")
+    check(lib.weft_op_create(pointer, config.c))
+    return Op(_life.freed(pointer[0], lib.weft_op_destroy), known)

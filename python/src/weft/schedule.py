@@ -16,10 +16,13 @@ write, in the order in which they are added (``Schedule(..., track=False)`` to g
 ``a >> b`` adds one more.
 """
 import itertools
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _enums, _life, _structs, buffers
 from ._library import ffi, lib, take_text, text
+from .draw import Schedules
 from .errors import InvalidError, check
+from .op import Op
 from .op import op as to_op
 
 __all__ = ["Schedule", "Slot", "Region", "Value", "Node", "Plan", "reads", "writes", "updates",
@@ -28,16 +31,32 @@ __all__ = ["Schedule", "Slot", "Region", "Value", "Node", "Plan", "reads", "writ
 CHANNEL_NONE = 2**32 - 1
 
 
+def _text(words, what):
+    if not isinstance(words, str):
+        raise InvalidError("%s is %r, expected a text" % (what, words))
+    return ffi.new("char[]", words.encode("utf-8", "replace"))
+
+
 class Value:
     """A count that is known only while a schedule runs; see :meth:`Schedule.value`."""
 
     __slots__ = ("schedule", "number", "name", "max")
 
-    def __init__(self, schedule, number, name, most):
+    def __init__(self, schedule: "Schedule", number: int, name: str, most: int) -> None:
         self.schedule, self.number, self.name, self.max = schedule, number, name, most
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<weft.Value %s <= %d>" % (self.name, self.max)
+
+
+def _whole(value, what):
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise InvalidError("%s is %r, expected a whole number" % (what, value)) from None
+    if not 0 <= number < 2**64:
+        raise InvalidError("%s is %d, expected 0 or more" % (what, number))
+    return number
 
 
 class Region:
@@ -54,17 +73,21 @@ class Region:
 
     __slots__ = ("slot", "offset", "count", "value")
 
-    def __init__(self, slot, offset, count, value=None):
+    def __init__(self, slot: "Slot", offset: int, count: int, value: Optional[Value] = None) -> None:
+        if value is not None and not isinstance(value, Value):
+            raise InvalidError("the value of a region of %s is %r, expected a value of the schedule"
+                               % (slot.name, value))
+        offset, count = _whole(offset, "offset"), _whole(count, "count")
         self.slot, self.offset, self.count, self.value = slot, offset, count, value
 
-    def c(self):
+    def c(self) -> Any:
         return _structs.region(self.slot.number, self.offset, self.count,
                                self.value.number if self.value is not None else 0)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<%s[%d:%d]%s>" % (self.slot.name, self.offset, self.offset + self.count,
                                   "" if self.value is None else " of " + self.value.name)
 
@@ -74,11 +97,12 @@ class Slot:
 
     __slots__ = ("schedule", "number", "name", "dtype", "count", "kind")
 
-    def __init__(self, schedule, number, name, dtype, count, kind):
+    def __init__(self, schedule: "Schedule", number: int, name: str, dtype: str, count: int,
+                 kind: str) -> None:
         self.schedule, self.number, self.name = schedule, number, name
         self.dtype, self.count, self.kind = dtype, count, kind
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Region:
         value = None
         if isinstance(key, tuple):
             key, value = key
@@ -91,19 +115,23 @@ class Slot:
             if step != 1:
                 raise InvalidError("%s[...:%d]: a region has step 1" % (self.name, step))
             return Region(self, start, max(stop - start, 0), value)
-        index = key.__index__()
+        try:
+            index = key.__index__()
+        except AttributeError:
+            raise InvalidError("%s[%r]: expected a slice, or the number of an element"
+                               % (self.name, key)) from None
         if not -self.count <= index < self.count:
             raise IndexError("%s[%d]: the slot has %d elements" % (self.name, index, self.count))
         return Region(self, index % self.count, 1, value)
 
-    def at(self, offset, count, value=None):
+    def at(self, offset: int, count: int, value: Optional[Value] = None) -> Region:
         """The region of `count` elements from element `offset`."""
         return Region(self, offset, count, value)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<weft.Slot %s: %d of %s, %s>" % (self.name, self.count, self.dtype, self.kind)
 
 
@@ -120,63 +148,69 @@ class Node:
 
     __slots__ = ("schedule", "number")
 
-    def __init__(self, schedule, number):
+    def __init__(self, schedule: "Schedule", number: int) -> None:
         self.schedule, self.number = schedule, number
 
-    def __int__(self):
+    def __int__(self) -> int:
         return self.number
 
     __index__ = __int__
 
-    def __rshift__(self, other):
+    def __rshift__(self, other: "Nodes") -> "Nodes":
         self.schedule.order(self, other)
         return other
 
-    def __rrshift__(self, other):
+    def __rrshift__(self, other: "Nodes") -> "Node":
         self.schedule.order(other, self)
         return self
 
-    def any(self):
+    def any(self) -> "Node":
         """It starts after ANY of its predecessors instead of ALL. Returns the node."""
         check(lib.weft_schedule_set_any(self.schedule._c(), self.number))
         return self
 
-    def label(self, text):
+    def label(self, text: str) -> "Node":
         """Names it, for dumps and errors. Returns the node."""
-        check(lib.weft_schedule_set_label(self.schedule._c(), self.number,
-                                          ffi.new("char[]", text.encode())))
+        check(lib.weft_schedule_set_label(self.schedule._c(), self.number, _text(text, "label")))
         return self
 
-    def __eq__(self, other):
-        return isinstance(other, Node) and (self.schedule, self.number) == (other.schedule, other.number)
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Node) and self.schedule is other.schedule and self.number == other.number
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.number)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<weft.Node %d>" % self.number
 
 
-class _Argument:
+#: A node, by itself or its number; or several.
+Nodes = Union[Node, int, Sequence[Union[Node, int]]]
+
+
+class Argument:
+    """A region that a compute function is called with, and what it does to it: of :func:`reads`,
+    :func:`writes` and :func:`updates`."""
+
     __slots__ = ("region", "access")
 
-    def __init__(self, region, access):
+    def __init__(self, region: Region, access: int) -> None:
         self.region, self.access = region, access
 
 
-def reads(region):
+def reads(region: Union[Region, Slot]) -> Argument:
     """An argument of a compute node that is read."""
-    return _Argument(_region(region, "reads"), 1)
+    return Argument(_region(region, "reads"), 1)
 
 
-def writes(region):
+def writes(region: Union[Region, Slot]) -> Argument:
     """An argument of a compute node that is written; what it held before does not matter."""
-    return _Argument(_region(region, "writes"), 2)
+    return Argument(_region(region, "writes"), 2)
 
 
-def updates(region):
+def updates(region: Union[Region, Slot]) -> Argument:
     """An argument of a compute node that is read and written."""
-    return _Argument(_region(region, "updates"), 3)
+    return Argument(_region(region, "updates"), 3)
 
 
 class Schedule:
@@ -197,21 +231,20 @@ class Schedule:
     One thread at a time. Errors are raised at once, and stick: a schedule that had one does not commit.
     """
 
-    def __init__(self, rank, size, name=None, track=True):
+    def __init__(self, rank: int, size: int, name: Optional[str] = None, track: bool = True) -> None:
         pointer = _structs.out("struct weft_schedule *", lib.weft_schedule_create, rank, size)
         self._adopt(pointer, ())
         if name is not None:
-            check(lib.weft_schedule_set_name(pointer, ffi.new("char[]", name.encode())))
-        self._tracker = None
+            check(lib.weft_schedule_set_name(pointer, _text(name, "name")))
         if track:
             tracker = _structs.out("struct weft_tracker *", lib.weft_tracker_create, pointer)
             # It borrows the schedule: so it ends first.
             self._tracker = tracker
-            self._handle.destroy = lambda pointer: (lib.weft_tracker_destroy(tracker),
-                                                    lib.weft_schedule_destroy(pointer))
+            self._handle.record.destroy = lambda pointer: (lib.weft_tracker_destroy(tracker),
+                                                           lib.weft_schedule_destroy(pointer))
 
     def _adopt(self, pointer, ops):
-        self._handle = _life.owned(self, _life.Handle(pointer, lib.weft_schedule_destroy, "the schedule"))
+        self._handle = _life.Handle(pointer, lib.weft_schedule_destroy, "the schedule")
         self._tracker = None
         self._ops = list(ops)
         return self
@@ -221,28 +254,52 @@ class Schedule:
 
     # ---- what it has ----
 
-    rank = property(lambda self: lib.weft_schedule_rank(self._c()), doc="Of the schedule.")
-    size = property(lambda self: lib.weft_schedule_size(self._c()), doc="Ranks of the schedule.")
-    name = property(lambda self: text(lib.weft_schedule_name(self._c())), doc="For dumps and errors.")
-    node_count = property(lambda self: lib.weft_schedule_node_count(self._c()), doc="How many nodes.")
+    @property
+    def rank(self) -> int:
+        """Of the schedule."""
+        return lib.weft_schedule_rank(self._c())
 
     @property
-    def slots(self):
+    def size(self) -> int:
+        """Ranks of the schedule."""
+        return lib.weft_schedule_size(self._c())
+
+    @property
+    def name(self) -> str:
+        """For dumps and errors."""
+        return text(lib.weft_schedule_name(self._c()))
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes."""
+        return lib.weft_schedule_node_count(self._c())
+
+    @property
+    def slots(self) -> Dict[str, Slot]:
         """The slots, {name: Slot}."""
         found = {}
         for number in range(lib.weft_schedule_slot_count(self._c())):
             info = _structs.filled("weft_slot_info", lib.weft_schedule_get_slot, self._c(), number)
-            found[info.name] = Slot(self, number, info.name, buffers.dtype_name(info.dtype)
-                                    if isinstance(info.dtype, int) else info.dtype, info.count, info.kind)
+            found[info.name] = Slot(self, number, info.name, info.dtype, info.count, info.kind)
         return found
 
     @property
-    def nodes(self):
-        """The nodes, as a list of dicts: kind, peer, tag, regions, label and more."""
-        return [_node(self, number) for number in range(self.node_count)]
+    def values(self) -> Dict[str, Value]:
+        """The values, {name: Value}."""
+        found = {}
+        for number in range(1, lib.weft_schedule_value_count(self._c()) + 1):
+            info = _structs.filled("weft_value_info", lib.weft_schedule_get_value, self._c(), number)
+            found[info.name] = Value(self, number, info.name, info.max)
+        return found
 
     @property
-    def edges(self):
+    def nodes(self) -> List[Dict[str, Any]]:
+        """The nodes, as a list of dicts: kind, peer, tag, regions, bytes, label and more."""
+        slots = [(slot.name, lib.weft_dtype_size(buffers.dtype(slot.dtype))) for slot in self.slots.values()]
+        return [_node(self, number, slots) for number in range(self.node_count)]
+
+    @property
+    def edges(self) -> List[Tuple[int, int]]:
         """The orders, as pairs of numbers of nodes."""
         before, after = ffi.new("weft_node_t *"), ffi.new("weft_node_t *")
         found = []
@@ -253,7 +310,7 @@ class Schedule:
 
     # ---- building ----
 
-    def slot(self, name, dtype, count, kind="inout", memory="host"):
+    def slot(self, name: str, dtype: Any, count: int, kind: str = "inout", memory: str = "host") -> Slot:
         """Adds a buffer.
 
         Parameters
@@ -274,25 +331,44 @@ class Schedule:
         """
         number = buffers.dtype(dtype)
         kind_number = _enums.number("weft_slot_kind_t", kind, "kind")
-        slot = check(lib.weft_schedule_add_slot(self._c(), ffi.new("char[]", name.encode()), number, count,
-                                                kind_number))
+        count = _whole(count, "count")
+        slot = check(lib.weft_schedule_add_slot(self._c(), _text(name, "name"), number, count, kind_number))
         if memory != "host":
             check(lib.weft_schedule_set_memory(
                 self._c(), slot, _enums.number("weft_memory_t", memory, "memory")))
         return Slot(self, slot, name, buffers.dtype_name(number), count,
                     _enums.word("weft_slot_kind_t", kind_number))
 
-    def value(self, name, most):
+    def value(self, name: str, most: int) -> Value:
         """Adds a value: a count between 0 and `most` that is known only while the schedule runs.
 
         Returns
         -------
         Value
         """
-        number = check(lib.weft_schedule_add_value(self._c(), ffi.new("char[]", name.encode()), most))
+        most = _whole(most, "most")
+        number = check(lib.weft_schedule_add_value(self._c(), _text(name, "name"), most))
         return Value(self, number, name, most)
 
-    def _add(self, status, after):
+    def _region(self, thing, what):
+        """A region of this schedule, for C."""
+        region = _region(thing, what)
+        if region.slot.schedule is not self:
+            raise InvalidError("%s is of a slot of another schedule: %r" % (what, region))
+        return region.c()[0]
+
+    def _produced(self, produces):
+        if produces is None:
+            return 0
+        if not isinstance(produces, Value) or produces.schedule is not self:
+            raise InvalidError("produces is %r, expected a value of this schedule" % (produces,))
+        return produces.number
+
+    def _add(self, after, function, *arguments):
+        try:
+            status = function(self._c(), *arguments)
+        except (TypeError, OverflowError) as problem:  # a peer, tag or channel that is no such number
+            raise InvalidError("a node cannot be added: %s" % problem) from None
         number = check(status)
         if self._tracker is not None:
             check(lib.weft_tracker_add(self._tracker, number))
@@ -301,7 +377,8 @@ class Schedule:
             self.order(after, node)
         return node
 
-    def send(self, region, peer, tag=0, *, after=None):
+    def send(self, region: Union[Region, Slot], peer: int, tag: int = 0, *,
+             after: Optional[Nodes] = None) -> Node:
         """Adds a send to rank `peer`. (peer, tag) is unique among the sends of a rank.
 
         Parameters
@@ -315,10 +392,10 @@ class Schedule:
         -------
         Node
         """
-        return self._add(lib.weft_schedule_add_send(self._c(), _region(region, "region").c()[0], peer, tag),
-                         after)
+        return self._add(after, lib.weft_schedule_add_send, self._region(region, "region"), peer, tag)
 
-    def recv(self, region, peer, tag=0, *, up_to=False, produces=None, after=None):
+    def recv(self, region: Union[Region, Slot], peer: int, tag: int = 0, *, up_to: bool = False,
+             produces: Optional[Value] = None, after: Optional[Nodes] = None) -> Node:
         """Adds a receive from rank `peer`.
 
         Parameters
@@ -335,15 +412,14 @@ class Schedule:
         -------
         Node
         """
-        where = _region(region, "region").c()[0]
+        where = self._region(region, "region")
         if up_to or produces is not None:
-            status = lib.weft_schedule_add_recv_up_to(self._c(), where, peer, tag,
-                                                      produces.number if produces is not None else 0)
-        else:
-            status = lib.weft_schedule_add_recv(self._c(), where, peer, tag)
-        return self._add(status, after)
+            return self._add(after, lib.weft_schedule_add_recv_up_to, where, peer, tag,
+                             self._produced(produces))
+        return self._add(after, lib.weft_schedule_add_recv, where, peer, tag)
 
-    def reduce(self, op, dst, a, b, *, after=None):
+    def reduce(self, op: Union[str, Op], dst: Union[Region, Slot], a: Union[Region, Slot],
+               b: Union[Region, Slot], *, after: Optional[Nodes] = None) -> Node:
         """Adds ``dst[i] = a[i] op b[i]``.
 
         Parameters
@@ -360,21 +436,22 @@ class Schedule:
         """
         operation = to_op(op)
         self._ops.append(operation)
-        return self._add(lib.weft_schedule_add_reduce(
-            self._c(), operation.c, *[_region(region, what).c()[0] for region, what in
-                                      ((dst, "dst"), (a, "a"), (b, "b"))]), after)
+        return self._add(after, lib.weft_schedule_add_reduce, operation.c, self._region(dst, "dst"),
+                         self._region(a, "a"), self._region(b, "b"))
 
-    def copy(self, dst, src, *, after=None):
+    def copy(self, dst: Union[Region, Slot], src: Union[Region, Slot], *,
+             after: Optional[Nodes] = None) -> Node:
         """Adds a copy. Regions of the same size in bytes.
 
         Returns
         -------
         Node
         """
-        return self._add(lib.weft_schedule_add_copy(self._c(), _region(dst, "dst").c()[0],
-                                                    _region(src, "src").c()[0]), after)
+        return self._add(after, lib.weft_schedule_add_copy, self._region(dst, "dst"),
+                         self._region(src, "src"))
 
-    def compute(self, op, *arguments, produces=None, after=None):
+    def compute(self, op: Union[str, Op], *arguments: Argument, produces: Optional[Value] = None,
+                after: Optional[Nodes] = None) -> Node:
         """Adds a call of a compute operation.
 
         Parameters
@@ -395,25 +472,24 @@ class Schedule:
         self._ops.append(operation)
         array = ffi.new("struct weft_compute_argument[]", max(len(arguments), 1))
         for item, argument in zip(array, arguments):
-            if not isinstance(argument, _Argument):
+            if not isinstance(argument, Argument):
                 raise InvalidError("an argument of compute is %r, expected weft.reads(region), "
                                    "weft.writes(region) or weft.updates(region)" % (argument,))
-            item.region = argument.region.c()[0]
+            item.region = self._region(argument.region, "an argument of compute")
             item.access = argument.access
-        return self._add(lib.weft_schedule_add_compute(
-            self._c(), operation.c, array, len(arguments),
-            produces.number if produces is not None else 0), after)
+        return self._add(after, lib.weft_schedule_add_compute, operation.c, array, len(arguments),
+                         self._produced(produces))
 
-    def join(self, *, after=None):
+    def join(self, *, after: Optional[Nodes] = None) -> Node:
         """Adds a node that does nothing.
 
         Returns
         -------
         Node
         """
-        return self._add(lib.weft_schedule_add_join(self._c()), after)
+        return self._add(after, lib.weft_schedule_add_join)
 
-    def event(self, channel=None, *, after=None):
+    def event(self, channel: Optional[int] = None, *, after: Optional[Nodes] = None) -> Node:
         """Adds an event: it ends when it has been fired, by :meth:`Run.fire` or by a signal.
 
         Parameters
@@ -425,31 +501,41 @@ class Schedule:
         -------
         Node
         """
-        return self._add(lib.weft_schedule_add_event(
-            self._c(), CHANNEL_NONE if channel is None else channel), after)
+        return self._add(after, lib.weft_schedule_add_event, CHANNEL_NONE if channel is None else channel)
 
-    def signal(self, peer, channel, *, after=None):
+    def signal(self, peer: int, channel: int, *, after: Optional[Nodes] = None) -> Node:
         """Adds a node that signals the run's version to a channel of the same object on rank `peer`.
 
         Returns
         -------
         Node
         """
-        return self._add(lib.weft_schedule_add_signal(self._c(), peer, channel), after)
+        return self._add(after, lib.weft_schedule_add_signal, peer, channel)
 
-    def order(self, before, after):
+    def _numbers(self, nodes, what):
+        """The numbers of one node, or of several."""
+        numbers = []
+        for node in nodes if isinstance(nodes, (list, tuple)) else [nodes]:
+            if isinstance(node, Node) and node.schedule is not self:
+                raise InvalidError("%s is a node of another schedule: %r" % (what, node))
+            try:
+                number = node.__index__()
+            except AttributeError:
+                raise InvalidError("%s is %r, expected a node" % (what, node)) from None
+            numbers.append(number if -2**31 <= number < 2**31 else -1)
+        return numbers
+
+    def order(self, before: Nodes, after: Nodes) -> None:
         """`after` starts only when `before` allows it. Either may be several nodes."""
-        befores = before if isinstance(before, (list, tuple)) else [before]
-        afters = after if isinstance(after, (list, tuple)) else [after]
-        for one, other in itertools.product(befores, afters):
-            check(lib.weft_schedule_add_order(self._c(), int(one), int(other)))
+        for one, other in itertools.product(self._numbers(before, "before"), self._numbers(after, "after")):
+            check(lib.weft_schedule_add_order(self._c(), one, other))
 
-    def choice(self, *events):
+    def choice(self, *events: Union[Node, int]) -> None:
         """The events become a choice: the first to fire retires the others."""
-        check(lib.weft_schedule_add_choice(self._c(), ffi.new("weft_node_t[]", [int(e) for e in events]),
-                                           len(events)))
+        numbers = self._numbers(events, "an event of the choice")
+        check(lib.weft_schedule_add_choice(self._c(), ffi.new("weft_node_t[]", numbers), len(numbers)))
 
-    def activation(self, channel=0):
+    def activation(self, channel: int = 0) -> Tuple[Node, Node]:
         """Adds the fragment by which whoever arrives first starts the schedule on all ranks.
 
         Parameters
@@ -466,15 +552,17 @@ class Schedule:
         event = check(lib.weft_activation_add(self._c(), channel, started))
         return Node(self, event), Node(self, started[0])
 
-    def part(self, part, after=None, *, name=None, slots=None, scratch=None, tag=0, tag_count=0, channel=0,
-             ranks=None):
+    def part(self, part: "Schedule", after: Optional[Nodes] = None, *, name: Optional[str] = None,
+             slots: Optional[Dict[str, Union[Region, Slot]]] = None, scratch: Optional[str] = None,
+             tag: int = 0, tag_count: int = 0, channel: int = 0,
+             ranks: Optional[Sequence[int]] = None) -> Node:
         """Puts a copy of another schedule into this one.
 
         Parameters
         ----------
         part : Schedule
-        after : Node, optional
-            It starts after this one.
+        after : Node or sequence of Node, optional
+            It starts after these.
         name : str, optional
             Names what the part brings.
         slots : dict
@@ -497,16 +585,20 @@ class Schedule:
         for item, (key, region) in zip(array, slots.items()):
             keep.append(ffi.new("char[]", key.encode()))
             item.name = keep[-1]
-            item.region = _region(region, key).c()[0]
+            item.region = self._region(region, key)
         config = _structs.Struct("weft_part_config", dict(
             name=name, scratch=scratch, tag=tag, tag_count=tag_count, channel=channel,
             ranks=None if ranks is None else list(ranks)), "Schedule.part", keep)
         config.c.slots, config.c.slot_count = array, len(slots)
         self._ops.extend(part._ops)
-        return Node(self, check(lib.weft_schedule_add_part(
-            self._c(), part._c(), -1 if after is None else int(after), config.c)))
+        before = [-1] if after is None else self._numbers(after, "after")
+        if len(before) != 1:
+            before = [int(self.join(after=after))]
+        return Node(self, check(lib.weft_schedule_add_part(self._c(), part._c(), before[0], config.c)))
 
-    def result(self, dst=None, from_=None, *, op=None, offset=0, ranks=None, own=None, lossy=False):
+    def result(self, dst: Union[Region, Slot, None] = None, from_: Union[Slot, str, None] = None, *,
+               op: Union[str, Op, None] = None, offset: int = 0, ranks: Optional[Sequence[int]] = None,
+               own: Union[Slot, str, None] = None, lossy: bool = False) -> None:
         """States what the schedule computes, for checking and verification.
 
         Parameters
@@ -532,10 +624,10 @@ class Schedule:
             result.c.kind = lib.WEFT_RESULT_AFTER_START
         else:
             region = _region(dst, "dst")
-            result.c.dst = region.c()[0]
+            result.c.dst = self._region(dst, "dst")
             for member, given in (("from", from_ if from_ is not None else region.slot), ("own", own)):
                 if given is not None:
-                    name = ffi.new("char[]", getattr(given, "name", given).encode())
+                    name = _text(getattr(given, "name", given), member)
                     result.keep.append(name)
                     setattr(result.c, member, name)
         ranks = range(self.size) if ranks is None else list(ranks)
@@ -554,7 +646,7 @@ class Schedule:
 
     # ---- what becomes of it ----
 
-    def commit(self):
+    def commit(self) -> "Plan":
         """Validates and compiles it.
 
         Returns
@@ -570,63 +662,95 @@ class Schedule:
         check(lib.weft_schedule_commit(self._c(), pointer))
         return Plan(pointer[0], self._ops)
 
-    def dump(self, format="text"):
+    def dump(self, format: str = "text") -> str:
         """The schedule of this rank as a document: "text", "json" (these read back), "dot" or "goal"."""
         return write_schedules([self], format)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._handle.pointer is None:
             return "<weft.Schedule, closed>"
         return "<weft.Schedule %s: rank %d of %d, %d nodes>" % (self.name, self.rank, self.size,
                                                                self.node_count)
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         from . import draw
 
         return draw.schedule(self)
 
 
-def _node(schedule, number):
+_ACCESS = {1: "read", 2: "write", 3: "update"}
+
+
+def _node(schedule, number, slots):
     info = _structs.new("weft_node_info")
     check(lib.weft_schedule_get_node(schedule._c(), number, info))
-    slots = list(schedule.slots) if number == 0 else None
     regions = []
     for i in range(info.region_count):
         region = info.regions[i]
-        slot = _structs.filled("weft_slot_info", lib.weft_schedule_get_slot, schedule._c(), region.slot)
-        regions.append((slot.name, region.offset, region.count, {1: "read", 2: "write", 3: "update"}[
-            int(info.accesses[i])]))
-    del slots
+        regions.append((slots[region.slot][0], region.offset, region.count, _ACCESS[int(info.accesses[i])]))
+    size = regions[0][2] * slots[info.regions[0].slot][1] if regions else 0
     kind = _enums.word("weft_node_kind_t", info.kind)
     return {"node": number, "kind": kind, "peer": info.peer if info.peer >= 0 else None,
             "tag": info.tag if kind in ("send", "recv") else None,
             "channel": info.channel if kind in ("event", "signal") and info.channel != CHANNEL_NONE else None,
             "any": bool(info.any), "up_to": bool(info.up_to),
             "choice": info.choice if info.choice >= 0 else None,
-            "op": text(lib.weft_op_name(info.op)) if info.op else None, "regions": regions,
+            "op": text(lib.weft_op_name(info.op)) if info.op else None, "regions": regions, "bytes": size,
             "label": text(info.label, None), "line": info.line or None}
+
+
+class Bindable(NamedTuple):
+    """What binding a slot asks for."""
+
+    kind: str
+    dtype: str
+    number: int
+    memory: str
 
 
 class Plan:
     """A committed schedule: immutable, used by any number of runs, from any thread."""
 
-    def __init__(self, pointer, ops=()):
-        self._handle = _life.owned(self, _life.Handle(pointer, lib.weft_plan_destroy, "the plan"))
+    def __init__(self, pointer: Any, ops: Iterable[Op] = ()) -> None:
+        self._handle = _life.Handle(pointer, lib.weft_plan_destroy, "the plan")
         self._ops = tuple(ops)
+        self._known = {}
 
     def _c(self):
         return self._handle.get()
 
-    name = property(lambda self: text(lib.weft_plan_name(self._c())), doc="Of its schedule.")
-    rank = property(lambda self: lib.weft_plan_rank(self._c()), doc="Of its schedule.")
-    size = property(lambda self: lib.weft_plan_size(self._c()), doc="Of its schedule.")
-    node_count = property(lambda self: lib.weft_plan_node_count(self._c()), doc="How many nodes it has.")
-    bytes = property(lambda self: lib.weft_plan_bytes(self._c()), doc="Memory that it takes.")
-    run_bytes = property(lambda self: lib.weft_plan_run_bytes(self._c()),
-                         doc="Memory that a run of it takes, scratch included.")
+    @property
+    def name(self) -> str:
+        """Of its schedule."""
+        return text(lib.weft_plan_name(self._c()))
 
     @property
-    def slots(self):
+    def rank(self) -> int:
+        """Of its schedule."""
+        return lib.weft_plan_rank(self._c())
+
+    @property
+    def size(self) -> int:
+        """Of its schedule."""
+        return lib.weft_plan_size(self._c())
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes it has."""
+        return lib.weft_plan_node_count(self._c())
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes."""
+        return lib.weft_plan_bytes(self._c())
+
+    @property
+    def run_bytes(self) -> int:
+        """Memory that a run of it takes, scratch included."""
+        return lib.weft_plan_run_bytes(self._c())
+
+    @property
+    def slots(self) -> Dict[str, Any]:
         """The slots as named tuples, {name: SlotInfo(name, dtype, kind, count, memory)}."""
         found = {}
         for number in range(lib.weft_plan_slot_count(self._c())):
@@ -634,13 +758,28 @@ class Plan:
             found[info.name] = info
         return found
 
-    def run(self, context, **bindings):
+    def _find(self, name):
+        """What a name is of, for bindings: the number, and the slot, of which a value has none."""
+        if not self._known:
+            for number, info in enumerate(self.slots.values()):
+                self._known[info.name] = number, Bindable(info.kind, info.dtype, buffers.dtype(info.dtype),
+                                                          info.memory)
+        known = self._known.get(name)
+        if known is None:
+            number = lib.weft_plan_find_value(self._c(), _text(name, "the name of a slot or value"))
+            if number < 0:
+                raise InvalidError("the plan %s has no slot or value %r, expected %s" % (
+                    self.name, name, "one of %s" % ", ".join(self._known) if self._known else "none"))
+            known = self._known[name] = number, None
+        return known
+
+    def run(self, context: Any, **bindings: Any) -> Any:
         """A run of it on a context, bound to arrays: ``Run(context, plan, **bindings)``."""
         from .run import Run
 
         return Run(context, self, **bindings)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<weft.Plan %s: rank %d of %d, %d nodes>" % (self.name, self.rank, self.size, self.node_count)
 
 
@@ -651,7 +790,7 @@ def _array(schedules):
     return ffi.new("const struct weft_schedule *[]", [schedule._c() for schedule in schedules])
 
 
-def write_schedules(schedules, format="text"):
+def write_schedules(schedules: Iterable[Schedule], format: str = "text") -> str:
     """The schedules of some ranks (usually all, or one) as one document.
 
     Parameters
@@ -671,7 +810,8 @@ def write_schedules(schedules, format="text"):
     return take_text(document[0])
 
 
-def read_schedules(document, *, size=None, ops=(), parameters=None):
+def read_schedules(document: str, *, size: Optional[int] = None, ops: Iterable[Op] = (),
+                   parameters: Optional[Dict[str, Any]] = None) -> List[Schedule]:
     """Reads a text or JSON document.
 
     Parameters
@@ -708,12 +848,12 @@ def read_schedules(document, *, size=None, ops=(), parameters=None):
     found, count = ffi.new("struct weft_schedule ***"), ffi.new("size_t *")
     check(lib.weft_schedule_read_with(data, len(data), options.c, found, count))
     try:
-        return [Schedule.__new__(Schedule)._adopt(found[0][i], ops) for i in range(count[0])]
+        return Schedules(Schedule.__new__(Schedule)._adopt(found[0][i], ops) for i in range(count[0]))
     finally:
         lib.weft_memory_free(found[0])
 
 
-def read_parameters(document):
+def read_parameters(document: str) -> Dict[str, str]:
     """The parameters that a document declares, {name: default as written}."""
     data = document.encode()
     found, count = ffi.new("struct weft_parameter **"), ffi.new("size_t *")

@@ -2,8 +2,9 @@
 """Templates: ready-made schedules of collectives, and the choice of their algorithm by cost."""
 import collections
 
-from . import _life, _structs, buffers
+from . import _life, _structs, buffers, costs
 from ._library import ffi, lib, text
+from .draw import Schedules
 from .errors import check, error
 from .op import op as to_op
 from .schedule import Plan, Schedule
@@ -37,6 +38,8 @@ def _params(parameters, who):
     operation = given.pop("op", None)
     blocks = given.pop("blocks", None)
     quantiser = given.pop("quantiser", None)
+    if given.get("cost") is not None:
+        given["cost"] = costs.model_struct(given["cost"])
     for name, length in (("layers", "layer_count"), ("groups", "group_count")):
         if given.get(name) is not None:
             given[length] = len(given[name])
@@ -86,8 +89,8 @@ def build(name, rank, size, **parameters):
 
 
 def build_all(name, size, **parameters):
-    """The schedules of all ranks, as a list; as :func:`build`."""
-    return [build(name, rank, size, **parameters) for rank in range(size)]
+    """The schedules of all ranks, as a list (:class:`weft.draw.Schedules`); as :func:`build`."""
+    return Schedules(build(name, rank, size, **parameters) for rank in range(size))
 
 
 def choose(name, size, **parameters):
