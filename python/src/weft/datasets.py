@@ -37,7 +37,8 @@ def _folders():
     command = _library.command()
     if command:
         yield pathlib.Path(command).resolve().parent.parent / "share/weft/optdigits"
-    yield here.parents[3] / "tools/data/optdigits"
+    if len(here.parents) > 3:
+        yield here.parents[3] / "tools/data/optdigits"
 
 
 def optdigits() -> Digits:
