@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs the Debian packages that weft needs, if any is missing.
 #
-#   tools/setup.sh [build|test|ci]
+#   tools/setup.sh [build|python|test|ci]
 #
-# build: what the library and the command need; test (default): what tests/run.sh needs as well;
-# ci: what .ci/run needs as well, nvcc among it. Needs root or sudo only when something is missing.
+# build: what the library and the command need; python: what `pip install ./python` needs as well, and torch;
+# test (default): what tests/run.sh needs as well; ci: what .ci/run needs as well, nvcc among it. Needs root
+# or sudo only when something is missing.
 set -euo pipefail
 
 level=${1:-test}
@@ -13,13 +14,16 @@ packages=(gcc libc6-dev pkg-config meson ninja-build
           mpich libmpich-dev libhwloc-dev libjansson-dev libcairo2-dev libopenblas-dev)
 for_tests=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2
            groff-base mandoc zsh fish build-essential debhelper lintian)
+for_python=(python3-venv python3-pip python3-setuptools python3-wheel python3-cffi python3-numpy
+            python3-pytest python3-torch)
 case $level in
 build) ;;
-test) packages+=("${for_tests[@]}") ;;
-ci) packages+=("${for_tests[@]}" ccache clang-format valgrind git spin
-               openmpi-bin libopenmpi-dev python3-pip) ;;
+python) packages+=(python3-venv python3-numpy python3-torch) ;;
+test) packages+=("${for_tests[@]}" "${for_python[@]}") ;;
+ci) packages+=("${for_tests[@]}" "${for_python[@]}" ccache clang-format valgrind git spin
+               openmpi-bin libopenmpi-dev) ;;
 *)
-    echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
+    echo "setup.sh: unknown level \"$level\", expected build, python, test or ci" >&2
     exit 2
     ;;
 esac
