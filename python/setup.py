@@ -13,6 +13,8 @@ The environment has the settings, which pip hands on:
     WEFT_PYTHON_OPTIONS="..."   options for meson, "-Dmpi_name=openmpi" say
     WEFT_PYTHON_LIBRARY=system  bring no library: one that is installed is loaded at run time
 """
+import atexit
+import fcntl
 import os
 import pathlib
 import re
@@ -43,12 +45,14 @@ def require_sources():
 def scratch_folders():
     """Where this may write, not into the sources: the build of the library, which is kept for the next
     time, and what setuptools makes."""
-    try:
-        (TOP / "build-python-package").mkdir(exist_ok=True)
-        return TOP / "build-python", TOP / "build-python-package"
-    except OSError:
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-python-"))
-        return folder / "native", folder / "package"
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-python-"))
+    atexit.register(shutil.rmtree, str(folder), True)
+    return TOP / "build-python" if os.access(str(TOP), os.W_OK) else folder / "native", folder / "package"
+
+
+def wait_for_turn():
+    """One after the other of those who build from this checkout; it ends with the process."""
+    fcntl.flock(os.open(str(TOP), os.O_RDONLY), fcntl.LOCK_EX)
 
 
 def version():
@@ -62,7 +66,11 @@ def native_build(scratch):
     """The build folder that has the library; made, or made up to date, if none was given."""
     given = os.environ.get("WEFT_PYTHON_BUILD")
     if given:
-        return pathlib.Path(given).resolve()
+        build = pathlib.Path(given).resolve()
+        if not (build / "build.ninja").exists():
+            sys.exit("weft: WEFT_PYTHON_BUILD is %s, which is no build folder of meson; relative paths are "
+                     "from %s" % (given, pathlib.Path.cwd()))
+        return build
     options = ["-Dtests=disabled", "-Dman=disabled"]
     options += shlex.split(os.environ.get("WEFT_PYTHON_OPTIONS", ""))
     folder = str(scratch)
@@ -88,9 +96,12 @@ def copy_native(build, destination):
     """Installs the build, and copies what runs, in its layout: by that it finds what belongs to it."""
     shutil.rmtree(destination, ignore_errors=True)
     with tempfile.TemporaryDirectory() as stage:
+        environment = dict(os.environ, DESTDIR=stage)
+        if environment.get("WEFT_PYTHON_BUILD"):  # its meson is not of the environment that pip has made
+            environment.pop("PYTHONPATH", None)
         subprocess.run(meson_of(build) + ["install", "-C", str(build), "--no-rebuild", "--quiet", "--strip",
                                           "--tags", "runtime"],
-                       check=True, env=dict(os.environ, DESTDIR=stage))
+                       check=True, env=environment)
         libraries = list(pathlib.Path(stage).rglob("libweft.so.0"))
         if not libraries:
             sys.exit("weft: %s has no libweft.so.0" % build)
@@ -135,6 +146,7 @@ class BuildPy(build_py):
         super().run()
         editable = getattr(self, "editable_mode", False)
         package = pathlib.Path("src/weft") if editable else pathlib.Path(self.build_lib, "weft")
+        wait_for_turn()
         build = native_build(SCRATCH)
         declarations(build, package / "_declarations.py")
         shutil.rmtree(package / "_native", ignore_errors=True)
@@ -156,7 +168,6 @@ class PlatformDistribution(Distribution):
 
 require_sources()
 SCRATCH, PACKAGE = scratch_folders()
-shutil.rmtree(PACKAGE, ignore_errors=True)
 PACKAGE.mkdir(parents=True)
 setup(version=version(),
       distclass=PlatformDistribution,

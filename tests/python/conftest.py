@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 
@@ -119,7 +120,8 @@ def start(text, *arguments, python=sys.executable, environment=None, before=()):
     """Starts a program in a process of its own; `before`: what starts Python."""
     given = dict(os.environ, PYTHONFAULTHANDLER="1", **(environment or {}))
     return subprocess.Popen(
-        list(before) + [python, "-c", textwrap.dedent(text)] + [str(argument) for argument in arguments],
+        list(before) + [python, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(text)] +
+        [str(argument) for argument in arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=given, cwd="/")
 
 
@@ -130,7 +132,7 @@ def finish(process, timeout=120):
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGABRT)  # faulthandler prints
         out, err = process.communicate()
-        pytest.fail("the program hangs\n%r" % Ended(process.returncode, out, err))
+        pytest.fail("the program hangs\n%s" % Ended(process.returncode, out, err))
     return Ended(process.returncode, out, err)
 
 
@@ -141,10 +143,10 @@ def execute(text, *arguments, timeout=120, **how):
 
 def well(ended, out=None):
     """Asserts that a program has ended well, and what it has printed, and that it complained of nothing."""
-    assert ended.code == 0, ended
-    assert not ended.err, ended
+    assert ended.code == 0, str(ended)
+    assert not ended.err, str(ended)
     if out is not None:
-        assert ended.out == out, ended
+        assert ended.out == out, str(ended)
     return ended
 
 
@@ -166,3 +168,46 @@ def in_threads(*functions):
     if problems:
         raise problems[0]
     return results
+
+
+#: What programs begin with that tests start.
+BEGIN = """
+import atexit, gc, os, signal, sys, threading, time
+import numpy
+import weft
+def exchange(context):
+    s = weft.Schedule(context.rank, 2)
+    x, y = s.slot("x", "f64", 4), s.slot("y", "f64", 4, "output")
+    s.send(x, 1 - context.rank), s.recv(y, 1 - context.rank)
+    return s.commit()
+group = weft.LocalGroup(2)
+"""
+
+
+def event_plan(context):
+    """A plan of a copy that an event holds, and the event."""
+    import weft
+
+    s = weft.Schedule(context.rank, context.size)
+    x = s.slot("x", "f64", 4)
+    go = s.event()
+    s.copy(s.slot("y", "f64", 4, "output"), x, after=go)
+    return s.commit(), go
+
+
+def exchange(context):
+    """A plan in which both ranks of two need each other."""
+    import weft
+
+    s = weft.Schedule(context.rank, 2)
+    x, y = s.slot("x", "f64", 4), s.slot("y", "f64", 4, "output")
+    s.send(x, 1 - context.rank), s.recv(y, 1 - context.rank)
+    return s.commit()
+
+
+def gone(what, seconds=60):
+    """Waits until a thread has done what is to be done."""
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.001)

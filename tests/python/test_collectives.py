@@ -29,7 +29,7 @@ def folded(function, parts):
 def both(context, name, *arguments, **named):
     """The call that blocks, and the other one: what each returns, of copies of the arguments."""
     def copies():
-        return [argument.copy() if isinstance(argument, numpy.ndarray) else argument for argument in arguments]
+        return [given.copy() if isinstance(given, numpy.ndarray) else given for given in arguments]
 
     first = getattr(context, name)(*copies(), **named)
     second = getattr(context, "i" + name)(*copies(), **named)
@@ -90,9 +90,10 @@ def test_reductions(size, op):
 def test_logical_reductions(size):
     def program(context):
         parts = [numpy.random.RandomState(rank).randint(0, 2, 40).astype("i4") for rank in range(size)]
-        for op, function in (("land", numpy.logical_and), ("lor", numpy.logical_or), ("lxor", numpy.logical_xor)):
+        for op in ("and", "or", "xor"):
+            function = getattr(numpy, "logical_" + op)
             expected = folded(function, parts).astype("i4") if size > 1 else parts[0]
-            same(both(context, "allreduce", parts[context.rank], op=op), expected)
+            same(both(context, "allreduce", parts[context.rank], op="l" + op), expected)
 
     weft.run_local(size, program)
 
@@ -102,7 +103,7 @@ def test_in_place_is_what_is_returned(size):
     def program(context):
         x = numbers(context.rank, 4)
         assert context.allreduce(x) is x
-        assert context.scan(x) is x
+        assert context.scan(x) is x and context.allreduce(x, x) is x
         out = numpy.empty(4)
         assert context.allreduce(x, out) is out
         assert (context.reduce(x) is x) == (context.rank == 0)
@@ -131,7 +132,8 @@ def test_blocks(size, count):
             got = both(context, "gather", one[rank], root=root)
             if rank == root:
                 same(got, numpy.array(one).reshape(size, count))
-                same(both(context, "gather", one[rank], numpy.empty(size * count), root), numpy.concatenate(one))
+                same(both(context, "gather", one[rank], numpy.empty(size * count), root),
+                     numpy.concatenate(one))
             else:
                 assert got == (None, None)
                 assert both(context, "gather", one[rank], None, root) == (None, None)
@@ -218,7 +220,8 @@ def test_counts_of_pairs(size):
         out, into = counts[rank].tolist(), counts[:, rank].tolist()
         send = numpy.concatenate(blocks[rank])
         same(both(context, "alltoallv", send, out, into), expected)
-        same(both(context, "alltoallv", send, counts[rank], counts[:, rank], numpy.empty(sum(into))), expected)
+        same(both(context, "alltoallv", send, counts[rank], counts[:, rank], numpy.empty(sum(into))),
+             expected)
         # Blocks in the opposite order, with gaps.
         ends = numpy.cumsum([count + 1 for count in out])
         places = [int(ends[-1] - end) for end in ends]
@@ -320,8 +323,9 @@ def test_bytes_and_arrays():
 
 def test_orders_of_memory():
     def program(context):
-        x = numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
-        numpy.testing.assert_array_equal(context.allreduce(x.copy(order="F")), 2 * numpy.arange(6.0).reshape(2, 3))
+        plain = numpy.arange(6.0).reshape(2, 3)
+        x = numpy.asfortranarray(plain)
+        numpy.testing.assert_array_equal(context.allreduce(x.copy(order="F")), 2 * plain)
         out = numpy.empty((2, 3), order="F")
         numpy.testing.assert_array_equal(context.allreduce(x, out), 2 * x)
         with pytest.raises(weft.InvalidError, match="different orders"):
@@ -348,7 +352,8 @@ def test_complex_and_structured_elements_move():
         assert context.broadcast(z, 1).tolist() == [1 + 1j] * 2
         with pytest.raises(weft.WeftError):
             context.allreduce(z)  # nothing built in works on them
-        assert context.allgather(numpy.array(["x", "yz"], "U2")[context.rank:][:1]).tolist() == [["x"], ["yz"]]
+        words = numpy.array(["x", "yz"], "U2")
+        assert context.allgather(words[context.rank:][:1]).tolist() == [["x"], ["yz"]]
 
     weft.run_local(2, program)
 

@@ -255,8 +255,8 @@ def test_an_interrupt_of_the_creation_gives_up():
     with pytest.raises(KeyboardInterrupt):
         weft.Gossip(context, tensors())
     there.set()
-    thread.join()
     context.close()
+    thread.join()
     assert isinstance(problems[0], weft.PeerError)
 
 

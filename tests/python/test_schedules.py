@@ -2,6 +2,7 @@
 """Schedules composed in Python, plans, runs and series; templates and documents."""
 import gc
 import threading
+import traceback
 
 import numpy
 import pytest
@@ -140,7 +141,7 @@ def test_regions():
 ])
 def test_wrong_parts_of_schedules(wrong, kind, text):
     s = weft.Schedule(0, 2)
-    with pytest.raises(kind, match=text):
+    with pytest.raises(kind, match=text or None):
         wrong(s, s.slot("x", "f32", 4))
         s.commit()  # some are seen here
 
@@ -232,6 +233,12 @@ def test_torch_is_bound(alone):
     x, y = torch.arange(6.0, dtype=torch.float64), torch.nn.Parameter(torch.zeros(2, 3, dtype=torch.float64))
     copier().run(alone, out=y, **{"in": x}).execute()
     assert y.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+    # A parameter that gets another memory leaves what is bound as it is.
+    run = copier(6).run(alone, out=y, **{"in": x})
+    y.data = torch.zeros(2, 3, dtype=torch.float64)
+    others = [torch.full((2, 3), 7.0, dtype=torch.float64) for _ in range(50)]
+    run.execute()
+    assert not y.any() and all((other == 7).all() for other in others)
     x = torch.arange(6).to(torch.bfloat16)
     y = torch.zeros(6, dtype=torch.bfloat16)
     copier(6, torch.bfloat16).run(alone, out=y, **{"in": x}).execute()
@@ -427,7 +434,7 @@ def test_what_a_function_raises_is_the_cause(alone):
         with pytest.raises(weft.ComputeError, match="fragile.*operation broken: Mine: no luck") as caught:
             run.execute()
         assert isinstance(caught.value.__cause__, Mine)
-        assert any(entry.name == "broken" for entry in caught.traceback) or caught.value.__cause__.__traceback__
+        assert "broken" in [frame.name for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
     assert "here" in run.error
 
 
@@ -674,8 +681,8 @@ def test_parts_and_results():
         first = s.part(weft.build("allreduce", rank, size, count=4, dtype="f64", in_place=True),
                        slots={"recv": x}, tag_count=100, name="first")
         copied = s.copy(y, x, after=first)
-        s.part(weft.build("allreduce", rank, size, count=4, dtype="f64", in_place=True), after=[copied, first],
-               slots={"recv": x}, tag=100, name="second")
+        s.part(weft.build("allreduce", rank, size, count=4, dtype="f64", in_place=True),
+               after=[copied, first], slots={"recv": x}, tag=100, name="second")
         return s
 
     def program(context):
@@ -803,7 +810,8 @@ def counter(rank, size=2):
     s = weft.Schedule(rank, size)
     x = s.slot("x", "f64", 1)
     go = s.event()
-    s.part(weft.build("allreduce", rank, size, count=1, dtype="f64", in_place=True), after=go, slots={"recv": x})
+    s.part(weft.build("allreduce", rank, size, count=1, dtype="f64", in_place=True), after=go,
+           slots={"recv": x})
     return s.commit(), go
 
 

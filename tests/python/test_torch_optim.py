@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Optimizers that average, on local ranks."""
+import copy
+import gc
 import io
+import pathlib
+import pickle
 import threading
+import time
+import warnings
+import weakref
 
 import numpy
 import pytest
@@ -9,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weft  # noqa: E402
+import weft.datasets  # noqa: E402
 import weft.torch  # noqa: E402
 
 torch.set_num_threads(1)
@@ -305,7 +313,7 @@ def test_it_is_an_optimizer():
                 optimizer.zero_grad()
                 return backward(model, context.rank, 0)
 
-            assert float(optimizer.step(closure)) > 0
+            assert float(optimizer.step(closure).detach()) > 0
             scheduler.step()
             assert inner.param_groups[0]["lr"] == 0.5
             assert "SGD" in repr(optimizer)
@@ -360,3 +368,468 @@ def test_a_rank_that_fails_is_not_waited_for():
 
     with pytest.raises(RuntimeError, match="out of data"):
         weft.run_local(3, program, progress="helper")
+
+
+# ---- gradients between the backward pass and the step ----
+
+AVERAGES = ("gtopk", "topk", "oktopk", "powersgd", "qsgd", "merged", "merged-gtopk")
+GRADIENTS = AVERAGES + ("eager", "majority")
+ALL = pytest.mark.parametrize("name", list(MAKERS))
+
+
+def same(found):
+    return all((one == found[0]).all() for one in found)
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_averages_can_be_clipped(name):
+    def program(context):
+        model = model_of()
+        with MAKERS[name](sgd(model), context) as optimizer:
+            for step in range(4):
+                optimizer.zero_grad(set_to_none=step % 2 == 0)
+                backward(model, context.rank, step)
+                optimizer.synchronise()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+                optimizer.step()
+        return flat(model)
+
+    found = weft.run_local(3, program, progress="helper")
+    if name in AVERAGES:
+        assert same(found)
+    if name == "merged":
+        model = model_of()
+        optimizer = sgd(model)
+        for step in range(4):
+            optimizer.zero_grad()
+            for rank in range(3):
+                backward(model, rank, step)
+            for parameter in model.parameters():
+                parameter.grad /= 3
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            optimizer.step()
+        numpy.testing.assert_allclose(found[0], flat(model), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("none", [False, True])
+def test_merged_gradients_belong_to_weft_until_the_step(none):
+    def program(context):
+        model = model_of()
+        with MAKERS["merged"](sgd(model), context) as optimizer:
+            def begin(step):
+                optimizer.zero_grad(set_to_none=none)
+                backward(model, context.rank, step)
+
+            begin(0)
+            optimizer.step()
+            begin(1)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            with pytest.raises(weft.StateError, match="synchronise"):
+                optimizer.step()
+            begin(1)
+            with pytest.raises(weft.StateError, match="zeroed"):
+                optimizer.zero_grad()
+            model.zero_grad(set_to_none=none)
+            with pytest.raises(weft.StateError, match="was changed"):
+                optimizer.step()
+            begin(1)  # thrown away
+            optimizer.synchronise()
+            begin(2)
+            optimizer.step()
+            optimizer.step()  # without a backward pass
+            optimizer.zero_grad(set_to_none=True)
+            optimizer.step()
+        return flat(model)
+
+    assert same(weft.run_local(3, program, progress="helper"))
+
+
+@pytest.mark.parametrize("name", ["gtopk", "topk", "oktopk", "powersgd", "qsgd", "merged-gtopk", "eager"])
+def test_nans_of_one_rank_do_not_part_the_models(name):
+    """It takes the step as the others do, and then raises."""
+    def program(context):
+        model = model_of()
+        raised = 0
+        with MAKERS[name](sgd(model), context) as optimizer:
+            for step in range(4):
+                optimizer.zero_grad()
+                x, y = batch_of(context.rank, step)
+                loss = torch.nn.functional.cross_entropy(model(x), y)
+                (loss * (float("nan") if (context.rank, step) == (1, 2) else 1)).backward()
+                try:
+                    optimizer.step()
+                except weft.ComputeError:
+                    raised += 1
+        assert raised == (context.rank == 1)
+        return flat(model)
+
+    found = weft.run_local(3, program, progress="helper")
+    assert numpy.isfinite(found).all()
+    if name != "eager":
+        assert same(found)
+
+
+class Embedded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        with SEEDING:
+            torch.manual_seed(1)
+            self.table = torch.nn.Embedding(10, 4, sparse=True)
+            self.last = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.table(x))
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_sparse_gradients(name):
+    def program(context):
+        model = Embedded()
+        with MAKERS[name](sgd(model), context) as optimizer:
+            for step in range(3):
+                optimizer.zero_grad(set_to_none=step != 1)
+                model(torch.tensor([context.rank, step])).sum().backward()
+                optimizer.step()
+        return flat(model)
+
+    found = weft.run_local(2, program, progress="helper")
+    if name in AVERAGES:
+        assert same(found)
+    if name == "merged":
+        model = Embedded()
+        for step in range(3):
+            model.zero_grad(set_to_none=True)
+            for rank in range(2):
+                model(torch.tensor([rank, step])).sum().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    gradient = parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+                    parameter -= 0.1 * gradient / 2
+        numpy.testing.assert_allclose(found[0], flat(model), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_lbfgs(name, line_search):
+    """Its closure is called as often on all ranks, by losses and gradients that are averages."""
+    def program(context):
+        model = model_of()
+        inner = torch.optim.LBFGS(model.parameters(), max_iter=4, line_search_fn=line_search)
+        with MAKERS[name](inner, context) as optimizer:
+            for step in range(3):
+                def closure():
+                    optimizer.zero_grad()
+                    return backward(model, context.rank, step)
+
+                optimizer.step(closure)
+        return flat(model)
+
+    assert same(weft.run_local(3, program, progress="helper"))
+
+
+def test_lbfgs_of_eager_gradients_is_refused():
+    with weft.LocalGroup(1).context(0, progress="helper") as context:
+        with pytest.raises(weft.InvalidError, match="L-BFGS"):
+            weft.torch.EagerOptimizer(torch.optim.LBFGS(model_of().parameters()), context)
+
+
+def test_gradients_have_the_order_of_their_parameters():
+    """Channels last: torch would warn of gradients in another order, and be slower."""
+    def program(context):
+        with SEEDING:
+            torch.manual_seed(0)
+            model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        x = (context.rank + torch.ones(2, 3, 8, 8)).to(memory_format=torch.channels_last)
+        with MAKERS["merged"](sgd(model), context) as optimizer:
+            for _ in range(3):
+                optimizer.zero_grad(set_to_none=False)
+                model(x).sum().backward()
+                optimizer.step()
+        assert model.weight.grad.stride() == model.weight.stride()
+        return flat(model)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert same(weft.run_local(2, program, progress="helper"))
+
+
+def test_a_merged_optimizer_can_be_made_without_gradients():
+    def program(context):
+        model = model_of()
+        with torch.no_grad():
+            optimizer = MAKERS["merged"](sgd(model), context)
+        with optimizer:
+            train(model, optimizer, context.rank, 2)
+        return flat(model)
+
+    found = weft.run_local(2, program, progress="helper")
+    numpy.testing.assert_allclose(found[0], synchronous(2, 2), rtol=1e-4, atol=1e-6)
+
+
+# ---- what goes on after a time has passed ----
+
+
+@pytest.mark.parametrize("name", ["local", "overlap", "gtopk", "merged"])
+def test_a_step_goes_on_after_a_timeout(name):
+    """Of two datatypes: what has ended is not repeated, what has not begun is begun."""
+    makers = {
+        "local": lambda o, c, d: weft.torch.LocalSGDOptimizer(o, c, period=1, deadline=d),
+        "overlap": lambda o, c, d: weft.torch.LocalSGDOptimizer(o, c, period=1, overlap=True, deadline=d),
+        "gtopk": lambda o, c, d: weft.torch.SparseOptimizer(o, c, density=0.1, deadline=d),
+        "merged": lambda o, c, d: weft.torch.MergedOptimizer(o, c, deadline=d),
+    }
+
+    def retried(function, optimizer):
+        timeouts = 0
+        while True:
+            try:
+                function()
+                return timeouts
+            except weft.TimeoutError:
+                timeouts += 1
+                if name == "local":  # its own step has been taken
+                    function = optimizer.flush
+
+    def training(late):
+        def program(context):
+            models = torch.nn.ModuleList([model_of(), model_of(1, torch.bfloat16)])
+            optimizer = makers[name](sgd(models, momentum=0.5), context, 0.1 if late else None)
+            timeouts = 0
+            for step in range(4):
+                optimizer.zero_grad()
+                backward(models[0], context.rank, step)
+                backward(models[1], context.rank, step, torch.bfloat16)
+                if late and (context.rank, step) == (1, 2):
+                    time.sleep(0.5)
+                timeouts += retried(optimizer.step, optimizer)
+            timeouts += retried(optimizer.flush, optimizer)
+            optimizer.close()
+            assert timeouts or not late or context.rank == 1
+            return flat(models)
+
+        return program
+
+    for one, other in zip(weft.run_local(2, training(False), progress="helper"),
+                          weft.run_local(2, training(True), progress="helper")):
+        numpy.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+# ---- parameters that are not what they were ----
+
+
+@ALL
+def test_parameters_that_have_changed_are_refused(name):
+    def program(context):
+        model = model_of()
+        inner = sgd(model)
+        optimizer = MAKERS[name](inner, context)
+        train(model, optimizer, context.rank, 1)
+        if name not in GRADIENTS:  # they are averaged where they were
+            model.double()
+            with pytest.raises(weft.StateError, match="parameter 0 has moved"):
+                optimizer.step()
+        inner.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+        with pytest.raises(weft.StateError, match="other parameters"):
+            optimizer.step()
+        optimizer.close()
+
+    weft.run_local(2, program, progress="helper")
+
+
+@pytest.mark.parametrize("name", ["gtopk", "merged"])
+def test_a_parameter_that_was_frozen_has_no_average(name):
+    def program(context):
+        model = model_of()
+        model[0].bias.requires_grad_(False)
+        optimizer = MAKERS[name](sgd(model), context)
+        train(model, optimizer, context.rank, 1)
+        model[0].bias.requires_grad_(True)
+        optimizer.zero_grad()
+        backward(model, context.rank, 1)
+        with pytest.raises(weft.StateError, match="was frozen"):
+            optimizer.step()
+
+    weft.run_local(1, program, progress="helper")
+
+
+# ---- checkpoints, and the end ----
+
+
+@ALL
+def test_the_end(name):
+    def program(context):
+        model = model_of()
+        optimizer = MAKERS[name](sgd(model), context)
+        train(model, optimizer, context.rank, 2)
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(weft.StateError, match="state_dict"):
+                copied(optimizer)
+        optimizer.close()
+        optimizer.close()
+        for function in (optimizer.step, optimizer.state_dict, lambda: optimizer.load_state_dict({})):
+            with pytest.raises(weft.StateError, match="closed"):
+                function()
+        optimizer.zero_grad()
+        backward(model, context.rank, 2)  # which is of nobody's interest
+
+    weft.run_local(2, program, progress="helper")
+
+
+@ALL
+def test_one_that_is_dropped_makes_way(name):
+    def program(context):
+        model = model_of()
+        optimizer = MAKERS[name](sgd(model), context)
+        train(model, optimizer, context.rank, 2)
+        optimizer.zero_grad()
+        backward(model, context.rank, 2)
+        known = weakref.ref(optimizer)
+        del optimizer
+        gc.collect()
+        assert known() is None
+        model.load_state_dict(model_of().state_dict())
+        with MAKERS[name](sgd(model), context) as optimizer:
+            train(model, optimizer, context.rank, 2)
+
+    weft.run_local(2, program, progress="helper")
+
+
+@ALL
+def test_a_training_rolls_back(name):
+    """What is under way is dropped, and does not reach the model that was loaded."""
+    def plain(value):
+        if isinstance(value, dict):
+            return all(map(plain, value.values()))
+        if isinstance(value, (list, tuple)):
+            return all(map(plain, value))
+        return value is None or type(value) in (int, float, bool, str, torch.Tensor)
+
+    def program(context):
+        model = model_of()
+        with MAKERS[name](sgd(model), context) as optimizer:
+            train(model, optimizer, context.rank, 2)
+            saved = copy.deepcopy(optimizer.state_dict())
+            assert plain(saved)  # for torch.load(weights_only=True)
+            weights = copy.deepcopy(model.state_dict())
+            train(model, optimizer, context.rank, 2, 2)
+            model.load_state_dict(weights)
+            before = flat(model)
+            optimizer.load_state_dict(saved)
+            assert (flat(model) == before).all()
+            train(model, optimizer, context.rank, 2, 2)
+            with pytest.raises(weft.InvalidError, match="one a datatype"):
+                optimizer.load_state_dict(dict(saved, weft=saved["weft"] * 2))
+
+    weft.run_local(2, program, progress="helper")
+
+
+@ALL
+def test_the_state_of_a_plain_optimizer(name):
+    def program(context):
+        model = model_of()
+        with MAKERS[name](sgd(model), context) as optimizer:
+            optimizer.load_state_dict(sgd(model, lr=0.7).state_dict())
+            assert optimizer.param_groups[0]["lr"] == 0.7
+            train(model, optimizer, context.rank, 2)
+
+    weft.run_local(2, program, progress="helper")
+
+
+def test_learning_rates():
+    def program(context):
+        model = model_of()
+        kinds = torch.optim.lr_scheduler
+        with MAKERS["merged"](sgd(model, momentum=0.9), context) as optimizer:
+            schedulers = [
+                kinds.StepLR(optimizer, 1), kinds.LambdaLR(optimizer, lambda epoch: 0.9),
+                kinds.MultiplicativeLR(optimizer, lambda epoch: 0.9), kinds.MultiStepLR(optimizer, [1, 2]),
+                kinds.ExponentialLR(optimizer, 0.9), kinds.CosineAnnealingLR(optimizer, 5),
+                kinds.CosineAnnealingWarmRestarts(optimizer, 3), kinds.LinearLR(optimizer),
+                kinds.CyclicLR(optimizer, 0.01, 0.1), kinds.OneCycleLR(optimizer, 0.1, total_steps=10),
+                kinds.SequentialLR(optimizer, [kinds.ConstantLR(optimizer),
+                                               kinds.ExponentialLR(optimizer, 0.9)], [2])]
+            plateau = kinds.ReduceLROnPlateau(optimizer, patience=0)
+            for step in range(3):
+                train(model, optimizer, context.rank, 1, step)
+                for scheduler in schedulers:
+                    scheduler.step()
+                plateau.step(1.0)
+            assert optimizer.param_groups[0]["lr"] == optimizer.optimizer.param_groups[0]["lr"] != 0.1
+        return flat(model)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of epochs that SequentialLR hands on
+        assert same(weft.run_local(2, program, progress="helper"))
+
+
+def test_a_rank_that_fails_in_its_optimizer_is_named():
+    """Also where nobody would wait for it until the next synchronisation."""
+    def program(context):
+        model = model_of()
+        try:
+            with weft.torch.WagmaOptimizer(sgd(model), context, sync_period=3) as optimizer:
+                train(model, optimizer, context.rank, 2)
+                if context.rank == 1:
+                    raise RuntimeError("out of data")
+                train(model, optimizer, context.rank, 2)
+        except (RuntimeError, weft.PeerError) as problem:
+            return str(problem)
+
+    found = weft.run_local(3, program, progress="helper")
+    assert all("rank 1 has failed: RuntimeError: out of data" in found[rank] for rank in (0, 2)), found
+
+
+# ---- parameters ----
+
+
+class Odd(torch.nn.Module):
+    """Tensors of many kinds, and what is no tensor."""
+
+    def __init__(self, rank):
+        super().__init__()
+        self.plain = torch.nn.Linear(2, 2)
+        self.tied = self.plain.weight
+        self.c64 = torch.nn.Parameter(torch.full((2,), rank + 1j, dtype=torch.complex64))
+        self.f16 = torch.nn.Parameter(torch.full((5,), 30000.0).half())  # f16 has no room for the sum
+        self.bf16 = torch.nn.Parameter(torch.full((4,), float(rank)).bfloat16())
+        self.f64 = torch.nn.Parameter(torch.tensor(1.5 * rank, dtype=torch.float64))
+        self.turned = torch.nn.Parameter(torch.randn(4, 5).t())
+        self.register_buffer("passing", torch.full((3,), float(rank)), persistent=False)
+        self.register_buffer("flag", torch.tensor(rank == 1))
+        self.register_buffer("count", torch.tensor([rank], dtype=torch.int16))
+        self.register_buffer("empty", torch.zeros(0, 3))
+        self.register_buffer("none", None)
+
+    def get_extra_state(self):
+        return {"no": "tensor"}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_tensors_of_all_kinds_are_broadcast_and_averaged():
+    def program(context):
+        model = Odd(context.rank)
+        weft.torch.average_parameters(model, context)
+        for tensor, value in ((model.c64, 1 + 1j), (model.f16, 30000), (model.bf16, 1),
+                              (model.f64, 1.5), (model.passing, 1), (model.flag, False), (model.count, 0)):
+            assert (tensor == value).all(), tensor
+        mean = model.turned.detach().clone()
+        model = Odd(context.rank)
+        weft.torch.broadcast_parameters(model, context, root=1)
+        for tensor, value in ((model.c64, 1 + 1j), (model.bf16, 1), (model.f64, 1.5),
+                              (model.passing, 1), (model.flag, True), (model.count, 1)):
+            assert (tensor == value).all(), tensor
+        weft.torch.broadcast_parameters([], context)
+        weft.torch.broadcast_parameters({"tensor": torch.ones(2), "number": 3}, context)
+        with pytest.raises(weft.InvalidError, match=r"tensors\[0\] is a str"):
+            weft.torch.broadcast_parameters(["x"], context)
+        return torch.cat([mean.flatten(), model.turned.detach().flatten()]).numpy()
+
+    assert same(weft.run_local(3, program))
+
+
+def test_where_the_digits_are_looked_for(monkeypatch):
+    """Also of a package near the root of the file system."""
+    monkeypatch.setattr(weft.datasets, "__file__", "/weft/datasets.py")
+    assert pathlib.Path("/weft/_native/share/weft/optdigits") in list(weft.datasets._folders())

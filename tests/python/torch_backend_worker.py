@@ -695,7 +695,8 @@ def arguments():
     raises(RuntimeError, "expected", group._allgather_base, torch.ones(SIZE + 1), torch.ones(1))
     raises(RuntimeError, "expected", group._reduce_scatter_base, torch.ones(1), torch.ones(SIZE + 1))
     raises(RuntimeError, "meta", dist.all_reduce, torch.ones(2, device="meta"))
-    raises(RuntimeError, "meta", dist.send, torch.ones(2, device="meta"), (RANK + 1) % SIZE)
+    if SIZE > 1:  # 2.x refuses messages to oneself before anything else
+        raises(RuntimeError, "meta", dist.send, torch.ones(2, device="meta"), (RANK + 1) % SIZE)
     raises(RuntimeError, "inputs of torch.int32", group.alltoall, [torch.ones(1)] * SIZE,
            [torch.ones(1).int()] * SIZE)
     raises(RuntimeError, "root", group.broadcast, [torch.ones(1)],

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What test_torch_hooks.py runs under torchrun: prints a line a case on rank 0, "ok NAME" or why not."""
 import copy
+import gc
 import io
 import sys
 import traceback
+import weakref
 
 import torch
 import torch.distributed as dist
+import torch.utils.checkpoint
 from torch.nn.parallel import DistributedDataParallel
 
 import weft
@@ -163,7 +166,7 @@ def compressed(name):
             loss.backward()
             same_on_all(gradients(model))
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(float(loss.detach()))
         assert losses[-1] < 0.9 * losses[0], losses
         state.close()
 
@@ -210,21 +213,208 @@ def two_models(context):
         state.close()
 
 
-def unknown_name(context):
-    model = DistributedDataParallel(Model())
+def refused(kind, said, function):
+    """That a function raises an error of a class, with a text."""
     try:
-        weft.torch.register_comm_hook(model, "gtop", context)
-    except weft.InvalidError as error:
-        assert "gtopk" in str(error)
+        function()
+    except kind as error:
+        assert said in str(error), error
     else:
         raise AssertionError("accepted")
+
+
+def unknown_name(context):
+    model = DistributedDataParallel(Model())
+    refused(weft.InvalidError, "gtopk", lambda: weft.torch.register_comm_hook(model, "gtop", context))
+    refused(weft.InvalidError, "DistributedDataParallel",
+            lambda: weft.torch.register_comm_hook(Model(), "merged", context))
+
+
+def frozen(context):
+    module = Model()
+    module.first.weight.requires_grad_(False)
+    model = DistributedDataParallel(module)
+    state = weft.torch.register_comm_hook(model, "merged", context)
+    for step in range(3):
+        model.zero_grad()
+        backward(model, step, extra=True)
+        assert module.first.weight.grad is None
+        for found, wanted in zip(gradients(model), expected(step, extra=True)):
+            if found is not None:
+                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+    state.close()
+
+
+def sparse_gradients(context):
+    """Those of an embedding come in a bucket of their own, and go back as they came."""
+    class Embedded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.table = torch.nn.Embedding(10, 4, sparse=True)
+            self.last = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.last(self.table(x))
+
+    model = DistributedDataParallel(Embedded())
+    state = weft.torch.register_comm_hook(model, "merged", context)
+    for step in range(4):
+        model.zero_grad(set_to_none=True)
+        model(torch.tensor([dist.get_rank(), step])).sum().backward()
+        alone = Embedded()
+        for rank in range(dist.get_world_size()):
+            alone(torch.tensor([rank, step])).sum().backward()
+        for found, wanted in zip(gradients(model), gradients(alone)):
+            assert found.is_sparse == wanted.is_sparse
+            if found.is_sparse:
+                found, wanted = found.to_dense(), wanted.to_dense()
+            torch.testing.assert_close(found, wanted / dist.get_world_size(), rtol=1e-4, atol=1e-6)
+    state.close()
+
+
+def two_datatypes(context):
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.first = torch.nn.Linear(4, 4)
+            self.scale = torch.nn.Parameter(torch.ones(4).half())
+
+        def forward(self, x):
+            return self.first(x) * self.scale.float()
+
+    for views in (False, True):
+        model = DistributedDataParallel(Mixed(), gradient_as_bucket_view=views)
+        state = weft.torch.register_comm_hook(model, "merged", context)
+        for _ in range(4):
+            model.zero_grad(set_to_none=True)
+            model(torch.full((2, 4), dist.get_rank() + 1.0)).sum().backward()
+            same_on_all([gradient.float() for gradient in gradients(model)])
+        assert len(state.plans) == 2
+        state.close()
+
+
+def extreme_buckets(context):
+    for size in (1e-9, 1000):
+        for name in ("merged", "powersgd"):
+            model = DistributedDataParallel(Model(), bucket_cap_mb=size, gradient_as_bucket_view=True)
+            state = weft.torch.register_comm_hook(model, name, context)
+            for step in range(4):
+                model.zero_grad(set_to_none=step % 2 == 0)
+                backward(model, step, extra=True)
+                same_on_all(gradients(model))
+            state.close()
+
+
+def uneven_inputs(context):
+    """Who has no more inputs takes part with zeros, outside of a backward pass."""
+    model = DistributedDataParallel(Model(), bucket_cap_mb=0.0005)
+    state = weft.torch.register_comm_hook(model, "merged", context)
+    with model.join():
+        for step in range(3 + dist.get_rank()):
+            model.zero_grad()
+            backward(model, step, extra=True)
+    assert state.stats.steps == 2 + dist.get_world_size()
+    state.close()
+
+
+def recomputation(context):
+    """Of checkpoints, whose inner passes call the hook too."""
+    class Recomputed(torch.nn.Module):
+        def __init__(self, reentrant):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+            self.reentrant = reentrant
+
+        def forward(self, x):
+            x = torch.utils.checkpoint.checkpoint(self.layers[1], self.layers[0](x),
+                                                  use_reentrant=self.reentrant)
+            return self.layers[2](x)
+
+    for reentrant in (False, True):
+        for settings in ({"bucket_cap_mb": 1e-6}, {"static_graph": True}):
+            model = DistributedDataParallel(Recomputed(reentrant), **settings)
+            state = weft.torch.register_comm_hook(model, "merged", context)
+            for _ in range(4):
+                model.zero_grad()
+                model(torch.full((2, 4), dist.get_rank() + 1.0)).sum().backward()
+                same_on_all(gradients(model))
+            state.close()
+
+
+def groups(context):
+    """The default context is of DDP's process group, whatever its backend."""
+    some = sorted({0, dist.get_world_size() - 1})
+    for group in (dist.new_group(some), dist.new_group(backend="weft")):
+        if dist.get_rank(group) < 0:
+            continue
+        model = DistributedDataParallel(Model(), process_group=group)
+        if group.size() < context.size:
+            refused(weft.InvalidError, "the process group of DDP",
+                    lambda: weft.torch.register_comm_hook(model, "merged", context))
+        state = weft.torch.register_comm_hook(model, "merged")
+        assert (state.context.rank, state.context.size) == (group.rank(), group.size())
+        for step in range(3):
+            model.zero_grad()
+            backward(model, step, extra=True)
+        state.close()
+        state.context.close()
+
+
+def lives(context):
+    model = DistributedDataParallel(Model())
+    state = weft.torch.register_comm_hook(model, "merged", context)
+    refused(RuntimeError, "once", lambda: weft.torch.register_comm_hook(model, "merged", context))
+    refused(weft.StateError, "state_dict", lambda: copy.deepcopy(state))
+    backward(model, 0, extra=True)
+    saved = state.state_dict()
+    refused(weft.InvalidError, "one a datatype", lambda: state.load_state_dict({"weft": saved["weft"] * 2}))
+    state.close()
+    state.close()
+    refused(weft.StateError, "closed", state.state_dict)
+    refused(weft.StateError, "closed", lambda: backward(model, 1, extra=True))
+
+
+def dropped(context):
+    """DDP keeps the state, and nobody else."""
+    model = DistributedDataParallel(Model())
+    known = weakref.ref(weft.torch.register_comm_hook(model, "merged", context))
+    for step in range(2):
+        model.zero_grad()
+        gc.collect()
+        backward(model, step, extra=True)
+    del model
+    gc.collect()
+    assert known() is None
+
+
+def errors(context):
+    """What goes wrong is raised by backward() as what it is; after NaNs of one rank all go on."""
+    for settings in ({}, {"static_graph": True}, {"bucket_cap_mb": 1e-6}):
+        model = DistributedDataParallel(Model(), **settings)
+        state = weft.torch.register_comm_hook(model, "gtopk", context, density=0.1)
+        for step in range(4):
+            model.zero_grad()
+            if dist.get_rank() == 0 and step % 2 == 0:
+                x, _ = batch_of(0, step)
+                refused(weft.ComputeError, "NaNs",
+                        lambda: (model(x, extra=True).sum() * float("nan")).backward())
+            else:
+                backward(model, step, extra=True)
+            same_on_all(gradients(model))
+        state.close()
 
 
 CASES = {"dense": dense, "small_buckets": small_buckets, "views": views, "static_graph": static_graph,
          "unused_parameters": unused_parameters, "accumulation": accumulation, "gtopk": sparse("gtopk"),
          "topk": sparse("topk"), "oktopk": sparse("oktopk"), "qsgd": compressed("qsgd"),
          "powersgd": compressed("powersgd"), "gradiveq": compressed("gradiveq"), "checkpoint": checkpoint,
-         "two_models": two_models, "unknown_name": unknown_name}
+         "two_models": two_models, "unknown_name": unknown_name, "frozen": frozen,
+         "sparse_gradients": sparse_gradients, "two_datatypes": two_datatypes,
+         "extreme_buckets": extreme_buckets, "uneven_inputs": uneven_inputs, "recomputation": recomputation,
+         "groups": groups, "lives": lives, "dropped": dropped, "errors": errors}
 
 
 def main():

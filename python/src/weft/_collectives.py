@@ -20,7 +20,11 @@ OpLike = Union[str, Op]
 
 _IN_PLACE = ffi.cast("void *", _structs.SIZE_MAX)
 _REQUEST = ffi.typeof("struct weft_request **")
-_new = ffi.new
+_INSIDE = "a collective cannot be called by a function that weft calls"
+
+# What every call uses, by short ways.
+_new, _wait, _destroy = ffi.new, lib.weft_request_wait, lib.weft_request_destroy
+_local, _SLICE = _life._local, _life.SLICE
 
 
 def _ended(request):
@@ -83,7 +87,7 @@ class Request(_life.Handle):
             for item in self.keep if isinstance(self.keep, tuple) else ():
                 if isinstance(item, Op) and item._function is not None:
                     item._function.known()
-            record.drop(self.keep)
+        super().__del__()
 
     def _finish(self, status: int) -> bool:
         """Notes what it has ended with, if it has."""
@@ -310,72 +314,88 @@ class Collectives:
     _rank: int
     _size: int
 
-    def _made(self, make, given):
-        """What a call is of, or this rank's failure of it, of which the others hear."""
+    def _refused(self, problem):
+        """This rank cannot make a call: the others hear of it."""
         try:
-            return make(*given)
-        except Exception as problem:
-            try:
-                self.fail(problem)
-            except WeftError:
-                pass  # there is no call to be failed: it is closed, say
-            raise
+            self.fail(problem)
+        except WeftError:
+            pass  # there is no call to be failed: it is closed, say
 
     def _blocking(self, make, *given):
-        function, keep, result, arguments = self._made(make, given)
+        if _local.depth:
+            raise StateError(_INSIDE)
+        try:
+            function, keep, result, arguments = make(*given)
+        except Exception as problem:
+            self._refused(problem)
+            raise
         record = self._handle.record
         if record.garbage:
             record.sweep_garbage()
-        if _life.in_callback():
-            raise StateError("a collective cannot be called by a function that weft calls")
         users, thread = record.users, get_ident()
         request = _new(_REQUEST)
-        open = True
-        users.append(thread)
+        under_way = True
         try:
+            users.append(thread)
             pointer = record.pointer
             if pointer is None or record.generation != _life._generation:
                 raise record.gone()
             status = function(pointer, *arguments, request)
             if status < 0:
                 _life.raise_status(status)
-            status = lib.weft_request_wait(request[0], _life.SLICE)
-            open = False
+            pending = request[0]
+            status = _wait(pending, _SLICE)
             if status == 0:
-                lib.weft_request_destroy(request[0])
+                under_way = False
+                _destroy(pending)
                 return result
-            pending = Request(self, request[0], keep, result)
+            pending = Request(self, pending, keep, result)
+            under_way = False
         except BaseException:
-            if open and request[0]:  # Ctrl-C: the call goes on with its buffers
-                Request(self, request[0], keep, result)
+            if under_way and request[0]:
+                self._go_on(request[0], keep)
             raise
         finally:
             users.remove(thread)
         pending._finish(status)
         return pending.wait()
 
+    def _go_on(self, pointer, keep):
+        """Ctrl-C in the middle of a call: it goes on with its buffers."""
+        for record in list(self._handle.record.children.values()):
+            if record.box and record.box[0] == pointer:
+                record.drop(keep)
+                return
+        Request(self, pointer, keep, None)
+
     def _starting(self, make, *given):
-        function, keep, result, arguments = self._made(make, given)
+        if _local.depth:
+            raise StateError(_INSIDE)
+        try:
+            function, keep, result, arguments = make(*given)
+        except Exception as problem:
+            self._refused(problem)
+            raise
         record = self._handle.record
         if record.garbage:
             record.sweep_garbage()
-        if _life.in_callback():
-            raise StateError("a collective cannot be called by a function that weft calls")
         users, thread = record.users, get_ident()
         request = _new(_REQUEST)
-        users.append(thread)
         try:
+            users.append(thread)
             pointer = record.pointer
             if pointer is None or record.generation != _life._generation:
                 raise record.gone()
             status = function(pointer, *arguments, request)
             if status < 0:
                 _life.raise_status(status)
+            return Request(self, request[0], keep, result)
+        except BaseException:
+            if request[0]:
+                self._go_on(request[0], keep)
+            raise
         finally:
-            # Also after Ctrl-C: the call goes on with its buffers.
-            given = Request(self, request[0], keep, result) if request[0] else None
             users.remove(thread)
-        return given
 
     def _alike(self, send, recv):
         """Two buffers of as many elements, in the same order."""
@@ -425,7 +445,7 @@ class Collectives:
 
     def _allreduce(self, send, recv=None, op="sum"):
         operation = to_op(op)
-        if recv is None:
+        if recv is None or recv is send:
             address, count, kind, _ = locate(send, "send", True)
             return (lib.weft_iallreduce, (address, operation), send,
                     (_IN_PLACE, address, count, kind, operation.c))
@@ -446,7 +466,7 @@ class Collectives:
             address, count, kind, _ = locate(send, "send")
             return (lib.weft_ireduce, (address, operation), None,
                     (address, ffi.NULL, count, kind, operation.c, root))
-        if recv is None:
+        if recv is None or recv is send:
             address, count, kind, _ = locate(send, "send", True)
             return (lib.weft_ireduce, (address, operation), send,
                     (_IN_PLACE, address, count, kind, operation.c, root))

@@ -26,7 +26,8 @@ def _load():
     tried = []
     for path in _candidates():
         try:
-            return path, ffi.dlopen(path, ffi.RTLD_NOW)
+            # It stays where it is to the very end: threads may be in it when the interpreter has gone.
+            return path, ffi.dlopen(path, ffi.RTLD_NOW | os.RTLD_NODELETE)
         except OSError as error:
             tried.append("%s (%s)" % (path, error))
     raise ImportError(

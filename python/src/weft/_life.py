@@ -26,6 +26,7 @@ the Python object holds:
 import _thread
 import atexit
 import collections
+import ctypes
 import functools
 import itertools
 import os
@@ -36,7 +37,7 @@ import traceback
 import weakref
 from _thread import get_ident
 
-from . import _structs
+from . import _pages, _structs
 from ._library import ffi, lib, take_text, text
 from .errors import StateError, check, error, set_error, status_of
 
@@ -88,9 +89,9 @@ _pointers = {}  # number: a weak reference to a pointer
 def freed(pointer, free):
     """The pointer, as an object with which ``free(pointer)`` is called when nobody can reach it any more.
 
-    The collector calls `__del__` of all that is in a cycle, also of what another `__del__` saves, as those here
-    do: what a run borrows that is left to its context must be there all the same. A pointer is nothing that
-    the collector looks into, so a weak reference tells of its real end.
+    The collector calls `__del__` of all that is in a cycle, also of what another `__del__` saves, as those
+    here do: what a run borrows that is left to its context must be there all the same. A pointer is nothing
+    that the collector looks into, so a weak reference tells of its real end.
     """
     held = ffi.cast(ffi.typeof(pointer), pointer)
     number, generation = next(_numbers), _generation
@@ -125,7 +126,7 @@ class Callback:
         _local.depth = self.depth
 
 
-def callback(kind, status=None, prefix=""):
+def callback(kind, status=None, prefix="", engine=True):
     """Makes a Python function one that C may call.
 
     Parameters
@@ -135,6 +136,8 @@ def callback(kind, status=None, prefix=""):
     status : int, optional
         What is returned where the function raises; weft is told the text then, `prefix` in front. None: it
         returns nothing, so nobody can be told: what it raises is printed.
+    engine : bool
+        It is called by an engine, so it must not wait for weft.
     """
 
     def made(function):
@@ -142,7 +145,7 @@ def callback(kind, status=None, prefix=""):
         def called(*arguments):
             depth = _local.depth
             try:
-                _local.depth = depth + 1
+                _local.depth = depth + engine
                 return function(*arguments)
             except BaseException as problem:  # noqa: B902 - nothing may end the engine
                 if status is None:
@@ -151,7 +154,10 @@ def callback(kind, status=None, prefix=""):
             finally:
                 _local.depth = depth
 
-        return ffi.callback(kind, called, error=status, onerror=_escaped)
+        made_of = ffi.callback(kind, called, error=status, onerror=_escaped)
+        # It is there to the very end: a thread of weft may call it when the interpreter has gone.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(made_of))
+        return made_of
 
     return made
 
@@ -340,11 +346,12 @@ class Record:
             except BaseException:
                 self.box.append(pointer)
                 raise
-        self.users.append(get_ident())
+        thread = get_ident()
         try:
+            self.users.append(thread)
             status = self._destroy(pointer)
         finally:
-            self.users.remove(get_ident())
+            self.users.remove(thread)
             self._is_done()
         return status if isinstance(status, int) else 0
 
@@ -384,10 +391,11 @@ class Record:
 
     def sweep(self):
         """Of what was dropped: ends it if that takes no time; returns whether it has."""
-        if get_ident() in self.users:
+        thread = get_ident()
+        if thread in self.users:
             return False
-        self.users.append(get_ident())
         try:
+            self.users.append(thread)
             pointer = self.box[0]
             over = self.ended is None or self.ended(pointer)
             if not over and self.cancel is not None and not self.cancelled:
@@ -396,7 +404,7 @@ class Record:
         except IndexError:  # another thread ends it
             return True
         finally:
-            self.users.remove(get_ident())
+            self.users.remove(thread)
         if over:
             self.end()
         return over
@@ -405,23 +413,23 @@ class Record:
 class ContextRecord(Record):
     """A context, which ends what is below it first."""
 
-    __slots__ = ("children", "garbage", "memories", "others", "closing", "home", "stall")
+    __slots__ = ("children", "garbage", "memories", "pages", "closing", "home", "stall")
 
     def __init__(self, pointer, home=False, stall=_structs.NEVER):
-        if _exiting:
-            lib.weft_context_destroy(pointer)
-            raise StateError("a context cannot be made while the interpreter exits")
         super().__init__(pointer, lib.weft_context_destroy, "the context", None)
         self.children = {}
         self.garbage = collections.deque()
         # Of what it has lent, and those that were split from it: address: (its end, a weak reference to the
         # pointer).
         self.memories = {}
-        self.others = 0
+        self.pages = []  # with what of it is in use after the end
         self.closing = [None]
         self.home = home  # whether only threads of the program may use it, as those that may call MPI
         self.stall = stall
         _contexts[self.number] = weakref.ref(self)
+        if _exiting:
+            self.close()
+            raise StateError("a context cannot be made while the interpreter exits")
 
     def busy(self):
         found = list(self.users)
@@ -450,19 +458,30 @@ class ContextRecord(Record):
         self._end_children()
         self._await_calls()
         self._end_children()  # what those calls have made
+        while True:
+            try:
+                pointer = self.box.pop()
+            except IndexError:
+                return 0
+            if not self.users:
+                break
+            self.box.append(pointer)  # somebody frees memory of it
+            time.sleep(0.0005)
+        thread = get_ident()
         try:
-            pointer = self.box.pop()
-        except IndexError:
-            return 0
-        while self.users:  # who frees memory of it
-            time.sleep(0)
-        self.users.append(get_ident())
-        try:
+            self.users.append(thread)
+            pages = _pages.hold(dict(self.memories)) if self.memories else []
             status = self.destroy(pointer)
+            for one in pages:
+                one.put_back()
+            self.pages = pages
+            for one in pages:
+                for address in [address for address in one.users if address not in self.memories]:
+                    one.leave(address)
             for child in list(self.children.values()):  # that outlive it
                 child.end()
         finally:
-            self.users.remove(get_ident())
+            self.users.remove(thread)
             self._is_done()
             self.garbage.clear()
             _contexts.pop(self.number, None)
@@ -488,7 +507,7 @@ class ContextRecord(Record):
     def _await_calls(self):
         since = time.monotonic()
         aborted = False
-        while self.users or self.others:
+        while self.users:
             if not aborted and time.monotonic() - since > PATIENCE:
                 aborted = True
                 lib.weft_context_abort(self.box[0], lib.WEFT_ERR_CANCELLED,
@@ -507,6 +526,15 @@ class ContextRecord(Record):
             return
         _dropped.put(self)
         _reap()
+
+    def free(self, pointer):
+        """Frees memory that it has lent, whether it has ended or not."""
+        address = int(ffi.cast(_UINTPTR, pointer))
+        self.memories.pop(address, None)
+        self.ask(lib.weft_context_memory_free, pointer)
+        for pages in self.pages:
+            if address in pages.users:
+                pages.leave(address)
 
     def lent(self, keep):
         """What is kept, for the context to hold: an array over memory of the context holds the context, so
@@ -541,18 +569,19 @@ class ContextRecord(Record):
 
     def ask(self, function, *arguments):
         """``function(pointer, *arguments)`` unless it is destroyed, whoever has closed it."""
-        self.users.append(get_ident())
+        thread = get_ident()
         try:
+            self.users.append(thread)
             if self.box:
                 function(self.box[0], *arguments)
         except IndexError:
             pass
         finally:
-            self.users.remove(get_ident())
+            self.users.remove(thread)
 
     def give_up(self):
         """Makes calls return, and lets none begin, at the interpreter's exit."""
-        if self.others or self.busy():
+        if self.busy():
             self.ask(lib.weft_context_abort, lib.WEFT_ERR_CANCELLED,
                      ffi.new("char[]", b"the interpreter exits"))
         self.pointer = None
@@ -564,17 +593,25 @@ def _reap():
     """Sees to it that there is a thread that destroys contexts. From anywhere."""
     if _reapers:
         return
-    state = [0]
+    state = [0, None]  # whether it is in a close; what its end can be waited for by
     _reapers.append(state)
     try:
-        _thread.start_new_thread(_reaper, (_dropped, state))
+        if hasattr(_thread, "start_joinable_thread"):  # Python 3.13
+            state[1] = _thread.start_joinable_thread(lambda: _reaper(_dropped, state, True), daemon=True).join
+        else:
+            _thread.start_new_thread(_reaper, (_dropped, state, False))
     except RuntimeError:  # no thread can be had: the next context, or the exit, will do it
         _reapers.clear()
 
 
-def _reaper(dropped, state):
+def _reaper(dropped, state, joinable):
+    if not joinable:
+        ended = _thread._set_sentinel()  # what threading waits by: it is released when the thread is no more
+        state[1] = lambda timeout: ended.acquire(True, timeout)
     while True:
         record = dropped.get()
+        if record is None:
+            return
         state[0] = 1
         try:
             record.close()
@@ -584,6 +621,17 @@ def _reaper(dropped, state):
         state[0] = 0
 
 
+def _end_reaper(until):
+    """Waits for the end of the thread that destroys contexts, at the interpreter's exit: one that has still to
+    begin then would find no interpreter."""
+    for state in list(_reapers):
+        _dropped.put(None)
+        while state[1] is None and time.monotonic() < until:
+            time.sleep(0.001)
+        if state[1] is not None:
+            state[1](max(until - time.monotonic(), 0))
+
+
 def sweep_left():
     """Destroys contexts that were dropped."""
     while not _local.depth:
@@ -591,7 +639,8 @@ def sweep_left():
             record = _dropped.get_nowait()
         except queue.Empty:
             break
-        record.close()
+        if record is not None:
+            record.close()
     while _left and not _local.depth:
         try:
             _left.popleft().close()
@@ -603,23 +652,23 @@ def _exit():
     """The interpreter ends: nobody stays in a call, and nothing is left to the system."""
     global _exiting
     _exiting = True
-    records = [record for record in (known() for known in list(_contexts.values()))
-               if record is not None and record.box and record.generation == _generation]
-    records.sort(key=lambda record: record.number, reverse=True)
-    for record in records:
-        record.give_up()
     until = time.monotonic() + EXIT_PATIENCE
-    while records and time.monotonic() < until:
+    while True:
+        records = [record for record in (known() for known in list(_contexts.values())) if record is not None]
+        records.sort(key=lambda record: record.number, reverse=True)
+        for record in records:
+            record.give_up()
         for record in records:
             # Where a thread does not come back it keeps its context.
-            if not (record.others or record.busy()):
+            if not record.busy():
                 try:
                     record.close()
                 except Exception as problem:
                     unheard(problem)
-        records = [record for record in records if not record.done]
-        if records:
-            time.sleep(0.001)
+        if not records or time.monotonic() > until:
+            break
+        time.sleep(0.001)
+    _end_reaper(until)
 
 
 atexit.register(_exit)
@@ -676,8 +725,8 @@ class Handle:
         """``function(pointer, *arguments)``, which may be called anywhere."""
         record = self.record
         users, thread = record.users, get_ident()
-        users.append(thread)
         try:
+            users.append(thread)  # in here, so that Ctrl-C finds it undone or undoes it
             pointer = record.pointer
             if pointer is None or record.generation != _generation:
                 raise record.gone()
@@ -713,8 +762,8 @@ class Handle:
         record = self.record
         users, thread = record.users, get_ident()
         waited = 0
-        users.append(thread)
         try:
+            users.append(thread)
             while True:
                 pointer = record.pointer
                 if pointer is None or record.generation != _generation:
@@ -742,7 +791,10 @@ class Handle:
     def __del__(self):
         record = getattr(self, "record", None)
         if record is not None and not record.done:
-            record.drop(self.keep)
+            try:
+                record.drop(self.keep)
+            except KeyboardInterrupt as problem:  # nobody above hears of it
+                unheard(problem)
 
 
 def between(context, waited, part=SLICE):
@@ -788,15 +840,6 @@ class ContextHandle(Handle):
         if record.garbage:
             record.sweep_garbage()
 
-    @property
-    def calls(self):
-        """Calls of threads that are counted by themselves, not by :meth:`ask`."""
-        return self.record.others
-
-    @calls.setter
-    def calls(self, number):
-        self.record.others = number
-
 
 def owned(thing, handle):
     """The handle, which `thing` is to hold."""
@@ -820,9 +863,12 @@ def interruptible(function, abort=None, here=False, undo=None):
     undo : callable, optional
         Called if it succeeds after all, and nobody waits for it any more.
     """
+    if _local.depth:
+        raise StateError("a function that weft calls must not wait for other ranks")
     if here or not _in_main_thread():
         return require(function())
-    outcome, left, once = [], [], [undo]
+    outcome, left, begin, once = [], [], [True], [undo]
+    finished = threading.Event()
 
     def take_back():
         if left and outcome and outcome[0][1] is None and once:
@@ -832,25 +878,35 @@ def interruptible(function, abort=None, here=False, undo=None):
 
     def call():
         try:
+            begin.pop()
+        except IndexError:  # interrupted before
+            return
+        try:
             outcome.append((require(function()), None))
         except BaseException as problem:  # noqa: B902 - raised in the main thread
             outcome.append((0, problem))
         take_back()
+        finished.set()
 
-    thread = threading.Thread(target=call, name="weft call", daemon=True)
     try:
-        thread.start()
-        while thread.is_alive():
-            thread.join(1)
+        threading.Thread(target=call, name="weft call", daemon=True).start()
+        while not finished.wait(1):
+            pass
     except BaseException as problem:
         try:
-            if abort is not None:
-                abort(problem)
-                while thread.is_alive():
-                    thread.join(1)
-        finally:
-            left.append(True)
-            take_back()
+            begin.pop()
+        except IndexError:
+            try:
+                if abort is not None:
+                    try:
+                        abort(problem)
+                    except StateError:  # it is being closed, which ends the call as well
+                        pass
+                    while not finished.wait(1):
+                        pass
+            finally:
+                left.append(True)
+                take_back()
         raise
     status, problem = outcome.pop()
     if problem is None:

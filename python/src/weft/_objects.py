@@ -346,8 +346,8 @@ class Object:
         if _life.in_callback():
             raise StateError("%s cannot be waited for by a function that weft calls" % self._what)
         record, thread = self._handle.record, get_ident()
-        record.users.append(thread)
         try:
+            record.users.append(thread)
             return self._wait(begin, again, limit, over, waits)
         finally:
             record.users.remove(thread)

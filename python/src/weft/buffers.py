@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple, Union
 
 import numpy
 
+from . import _life
 from ._library import ffi, lib, text
 from .errors import InvalidError, UnsupportedError, check
 
@@ -175,6 +176,7 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
+        """How many bytes they are."""
         return self.count * lib.weft_dtype_size(self.dtype)
 
     def __repr__(self) -> str:
@@ -233,6 +235,8 @@ def _torch_buffer(tensor, what):
         number = _of_torch(tensor.dtype)
     except UnsupportedError as problem:
         raise UnsupportedError("%s: %s" % (what, problem)) from None
+    # Of a parameter that gets another memory (`parameter.data = ...`) this is the one that it has now.
+    tensor = tensor.detach()
     return Buffer(ffi.cast(_BYTES, tensor.data_ptr()), tensor.numel(), number, tensor, device=place != "cpu",
                   order=order)
 
@@ -351,9 +355,9 @@ def locate(thing: Any, what: str, writable: bool = False) -> Tuple[Any, int, int
             except (ValueError, BufferError, TypeError):
                 pass  # in another order, read-only, or of a datatype that no other library knows
     found = buffer(thing, what, writable)
-    keep = [found.keep]
     # What is to be called when the address is gone keeps the memory until then.
-    return ffi.gc(found.address, lambda _: keep.clear()), found.count, found.dtype, found.order
+    address = _life.freed(found.address, lambda _, keep=found.keep: None)
+    return address, found.count, found.dtype, found.order
 
 
 def pieces(tensors: Any, what: str = "tensors") -> Tuple[Any, int, Optional[int], List[Buffer]]:

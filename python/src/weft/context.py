@@ -34,7 +34,7 @@ def _log(user, level, rank, line):
         function(_enums.word("weft_log_level_t", level), rank, text(line))
 
 
-@_life.callback("weft_gather_fn", -12, "gather")
+@_life.callback("weft_gather_fn", -12, "gather", engine=False)
 def _gather(user, mine, size, everything):
     function, ranks = _life.function_of(user)
     parts = list(function(bytes(ffi.buffer(mine, size))))
@@ -68,23 +68,25 @@ class Memory:
     __slots__ = ("context", "pointer", "bytes", "__weakref__")
 
     def __init__(self, context: "Context", size: int) -> None:
-        self.context = context = context._root or context  # it is this one's, which it therefore holds
+        self.context = None
         self.bytes = size
-        pointer = context._handle.ask(lib.weft_context_memory_alloc, max(size, 1), 1)
+        if context.transport in ("local", "virtual"):  # which have none of their own
+            context._handle.get()
+            pointer, free = lib.weft_memory_alloc(max(size, 1), 1), lib.weft_memory_free
+        else:
+            # It is of the one on the transport, which it therefore holds.
+            self.context = context._root or context
+            pointer = context._handle.ask(lib.weft_context_memory_alloc, max(size, 1), 1)
+            free = self.context._handle.record.free
         if not pointer:
             raise OutOfMemoryError("there is no memory for an array of %d bytes" % size)
-        record, address = context._handle.record, int(ffi.cast("uintptr_t", pointer))
-
-        def free(memory):
-            record.memories.pop(address, None)
-            record.ask(lib.weft_context_memory_free, memory)
-
         self.pointer = _life.freed(pointer, free)
-        record.memories[address] = address + size, weakref.ref(self.pointer)
+        if self.context is not None:
+            address = int(ffi.cast("uintptr_t", pointer))
+            self.context._handle.record.memories[address] = address + size, weakref.ref(self.pointer)
 
     @property
     def __array_interface__(self) -> Dict[str, Any]:
-        self.context._handle.get()
         return {"version": 3, "shape": (self.bytes,), "typestr": "|u1",
                 "data": (int(ffi.cast("uintptr_t", self.pointer)), False)}
 
@@ -207,7 +209,7 @@ class Context(_collectives.Collectives):
         return cls(pointer[0], settings=given)
 
     @classmethod
-    def mpi(cls, comm=None, *, tag_bits=None, **settings):
+    def mpi(cls, comm: Any = None, *, tag_bits: Optional[int] = None, **settings: Any) -> "Context":
         """The context of this process in a communicator of mpi4py.
 
         Collective over the communicator, which is duplicated; blocking. To be closed before MPI is
@@ -338,8 +340,8 @@ class Context(_collectives.Collectives):
         """A call that waits for the other ranks and cannot be taken up again; Ctrl-C aborts the context."""
         handle = self._handle
         handle.sweep()
-        return handle.call(lambda pointer: _life.interruptible(
-            lambda: function(pointer, *arguments), self.abort, self._transport == "mpi", undo))
+        return _life.interruptible(lambda: handle.call(function, *arguments), self.abort,
+                                   self._transport == "mpi", undo)
 
     # ---- what it is ----
 
@@ -431,8 +433,7 @@ class Context(_collectives.Collectives):
         Returns
         -------
         numpy.ndarray
-            It holds the context, so that it lasts, unless that is closed by :meth:`close`: then the memory
-            is gone, and neither the array nor its views may be touched.
+            It is good for as long as it is used, also when the context has been closed.
         """
         kind = buffers.numpy_dtype(buffers.dtype(dtype))
         if not isinstance(dtype, (str, int)) and type(dtype).__module__ != "torch":
@@ -440,7 +441,6 @@ class Context(_collectives.Collectives):
         count = int(numpy.prod(shape, dtype=numpy.int64))
         if count < 0:
             raise InvalidError("shape is %r, expected no negative dimensions" % (shape,))
-        self._handle.get()
         memory = Memory(self, count * kind.itemsize)
         return numpy.asarray(memory).view(kind)[:count].reshape(shape)
 

@@ -59,7 +59,8 @@ def optdigits() -> Digits:
         if (folder / "optdigits-train.csv").exists():
             parts = []
             for name in ("train", "test"):
-                rows = numpy.loadtxt(str(folder / ("optdigits-%s.csv" % name)), delimiter=",", dtype=numpy.int64)
+                rows = numpy.loadtxt(str(folder / ("optdigits-%s.csv" % name)), delimiter=",",
+                                     dtype=numpy.int64)
                 parts += [(rows[:, :64] / 16).astype(numpy.float32), rows[:, 64]]
             return Digits(*parts)
     raise FileError("optdigits-train.csv is in none of %s" % ", ".join(map(str, folders)))

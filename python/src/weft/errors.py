@@ -5,6 +5,7 @@ Each status of the library is a class below :class:`WeftError`; those that mean 
 Python's means are also of that kind, so ``except ValueError`` and ``except TimeoutError`` work.
 """
 import builtins
+from typing import Optional
 
 from ._library import ffi, lib, text
 
@@ -29,13 +30,14 @@ class WeftError(Exception):
 
     status = 0
 
-    def __init__(self, message, status=None):
+    def __init__(self, message: str, status: Optional[int] = None) -> None:
         super().__init__(message)
         if status is not None:
             self.status = status
 
     @property
-    def name(self):
+    def name(self) -> str:
+        """The name of the status."""
         return text(lib.weft_status_name(self.status))
 
 

@@ -86,15 +86,15 @@ class Run:
         pointer = ffi.new("struct weft_run **")
         plan = self.plan._c()
 
-        def create():
-            return lib.weft_run_create(pointer, parent, plan, config)
-
         if not together:
-            check(create())
+            check(lib.weft_run_create(pointer, parent, plan, config))
         else:
             # By this thread where its context of CUDA says which device it is.
-            _life.interruptible(create, self.context.abort, self.context.settings.device is None,
-                                undo=lambda: lib.weft_run_destroy(pointer[0]))
+            _life.interruptible(
+                lambda: self.context._handle.ask(
+                    lambda parent: lib.weft_run_create(pointer, parent, plan, config)),
+                self.context.abort, self.context.settings.device is None,
+                undo=lambda: lib.weft_run_destroy(pointer[0]))
         self._bound = {}
         self._handle = _life.Handle(pointer[0], lib.weft_run_destroy, "the run", self.context._handle, _over,
                                     lib.weft_run_cancel)
@@ -162,7 +162,7 @@ class Run:
         """Holds what a slot is bound to. After a failure a message may still be on its way from, or to,
         what it was bound to before: that is held until the next start, before which it has come back."""
         former = self._bound.get(name)
-        if former is not None and self._handle.ask(lib.weft_run_error) != ffi.NULL and self.error:
+        if former is not None and self.error:
             self._former.append(former)
             if len(self._handle.keep) == 3:
                 self._handle.keep.append(self._former)

@@ -81,6 +81,7 @@ class Region:
         self.slot, self.offset, self.count, self.value = slot, offset, count, value
 
     def c(self) -> Any:
+        """As the library takes it."""
         return _structs.region(self.slot.number, self.offset, self.count,
                                self.value.number if self.value is not None else 0)
 

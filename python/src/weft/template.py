@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Templates: ready-made schedules of collectives, and the choice of their algorithm by cost."""
 import collections
+from typing import Any, Dict, List, Optional
 
-from . import _life, _structs, buffers, costs
+from . import _structs, buffers, costs
 from ._library import ffi, lib, text
 from .draw import Schedules
 from .errors import check, error
@@ -14,7 +15,7 @@ __all__ = ["templates", "build", "build_all", "choose", "create_plan", "create_r
 Choice = collections.namedtuple("Choice", "algo cost_us")
 
 
-def templates():
+def templates() -> List[Dict[str, Any]]:
     """The templates: a list of dicts with ``name``, ``summary``, ``parameters``, ``result`` and
     ``algorithms`` (each ``name``, ``cost``, ``notes``, ``ordered``)."""
     found = []
@@ -66,7 +67,7 @@ def _name(name):
     return encoded
 
 
-def build(name, rank, size, **parameters):
+def build(name: str, rank: int, size: int, **parameters: Any) -> Schedule:
     """Builds the schedule of a template for one rank.
 
     Parameters
@@ -88,12 +89,12 @@ def build(name, rank, size, **parameters):
     return Schedule.__new__(Schedule)._adopt(pointer[0], ops)
 
 
-def build_all(name, size, **parameters):
+def build_all(name: str, size: int, **parameters: Any) -> List[Schedule]:
     """The schedules of all ranks, as a list (:class:`weft.draw.Schedules`); as :func:`build`."""
     return Schedules(build(name, rank, size, **parameters) for rank in range(size))
 
 
-def choose(name, size, **parameters):
+def choose(name: str, size: int, **parameters: Any) -> Choice:
     """The algorithm that would be chosen, and its predicted time.
 
     Returns
@@ -107,7 +108,7 @@ def choose(name, size, **parameters):
     return Choice(text(algo[0]), cost[0])
 
 
-def create_plan(context, name, **parameters):
+def create_plan(context: Any, name: str, **parameters: Any) -> Plan:
     """The plan of the calling rank; costs and hosts are the context's.
 
     Returns
@@ -116,11 +117,13 @@ def create_plan(context, name, **parameters):
     """
     params, ops = _params(parameters, name)
     pointer = ffi.new("struct weft_plan **")
-    check(lib.weft_template_create_plan(pointer, context._handle.get(), _name(name), params.c))
+    template = _name(name)
+    check(context._handle.ask(
+        lambda parent: lib.weft_template_create_plan(pointer, parent, template, params.c)))
     return Plan(pointer[0], ops)
 
 
-def create_run(context, name, parameters=None, **bindings):
+def create_run(context: Any, name: str, parameters: Optional[Dict[str, Any]] = None, **bindings: Any) -> Any:
     """A run of a template on a context.
 
     Parameters
@@ -148,6 +151,3 @@ def create_run(context, name, parameters=None, **bindings):
             if slot == "recv":
                 parameters.setdefault("in_place", True)
     return Run(context, create_plan(context, name, **parameters), **bindings)
-
-
-_ = (_life,)

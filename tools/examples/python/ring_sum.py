@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A collective of your own: every rank's vector travels once around a ring, and each rank adds what comes by."""
+"""A collective of your own: every rank's vector travels once around a ring, and each adds what comes by."""
 import numpy
 import weft
 

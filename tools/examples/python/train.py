@@ -26,17 +26,28 @@ ALGORITHMS = ("ddp-gloo", "ddp-weft", "ddp-gtopk", "wagma", "local", "d-psgd", "
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--algorithm", default="ddp-gloo,wagma", help="comma-separated: " + ", ".join(ALGORITHMS))
+    parser.add_argument("--algorithm", default="ddp-gloo,wagma",
+                        help="comma-separated: " + ", ".join(ALGORITHMS))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=32, help="samples of a rank and step")
-    parser.add_argument("--compute", type=float, default=10, metavar="MS", help="so long a step computes besides")
+    parser.add_argument("--compute", type=float, default=10, metavar="MS",
+                        help="so long a step computes besides")
     parser.add_argument("--late", default="1:30", metavar="N:MS", help="so many ranks, drawn anew for each "
                         "step, take so much longer")
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="a JSON object an algorithm")
     parser.add_argument("--plot", metavar="FILE.svg")
-    return parser.parse_args()
+    given = parser.parse_args()
+    for name in given.algorithm.split(","):
+        if name not in ALGORITHMS:
+            parser.error("--algorithm has %r, expected some of %s" % (name, ", ".join(ALGORITHMS)))
+    try:
+        late, delay = given.late.split(":")
+        given.late, given.delay = int(late), float(delay)
+    except ValueError:
+        parser.error("--late is %r, expected N:MS" % given.late)
+    return given
 
 
 def init_distributed():
@@ -96,7 +107,6 @@ def accuracy(model, digits):
 
 def train(name, context, digits, given):
     rank, size = context.rank, context.size
-    late, delay = given.late.split(":")
     x = torch.from_numpy(digits.x_train[rank::size])
     y = torch.from_numpy(digits.y_train[rank::size])
     plain = model_of(given.seed)
@@ -107,7 +117,8 @@ def train(name, context, digits, given):
     context.barrier()
     for step in range(given.steps):
         began = time.perf_counter()
-        busy = given.compute + (float(delay) if rank in draws.sample(range(size), min(int(late), size)) else 0)
+        late = draws.sample(range(size), min(given.late, size))
+        busy = given.compute + (given.delay if rank in late else 0)
         time.sleep(busy / 1000)  # as a larger model would compute
         chosen = torch.randint(0, len(x), (given.batch,), generator=batches)
         optimizer.zero_grad()

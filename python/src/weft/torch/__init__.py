@@ -7,7 +7,7 @@
 - the backend ``weft`` of torch.distributed (:mod:`weft.torch.backend`), which importing this registers;
 - :func:`broadcast_parameters`, :func:`average_parameters`.
 
-Tested with torch 1.13.1 (Debian's, on processors). Written so that 2.x works, which has not been run.
+Tested with torch 1.13.1 (Debian's) and 2.15.0 (of PyPI), on processors.
 """
 import torch.distributed
 

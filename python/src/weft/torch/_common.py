@@ -41,8 +41,8 @@ def context(transport: Optional[str] = None, *, group: Any = None, **settings: A
             raise InvalidError("this process is no member of the group")
         if isinstance(group or distributed.distributed_c10d._get_default_group(), ProcessGroupWeft):
             if settings != {"progress": "helper"}:
-                raise InvalidError("settings are %r, and the context is a part of that of a group of the backend "
-                                   "weft, whose settings it has" % settings)
+                raise InvalidError("settings are %r, expected none: the context is a part of that of the group, "
+                                   "which is of the backend weft" % settings)
             return context_of(group).split(0)
 
         def gather(mine: bytes) -> List[bytes]:
@@ -52,7 +52,7 @@ def context(transport: Optional[str] = None, *, group: Any = None, **settings: A
 
         return Context.shared(rank, size, gather=gather, **settings)
     if group is not None:
-        raise InvalidError("group is of torch.distributed, which has not been initialised, or is not used with "
+        raise InvalidError("group is of torch.distributed, which has not been initialised or is not used, with "
                            "transport=%r" % transport)
     if transport is None and any(name in os.environ for name in _MPI_RANKS) and "RANK" not in os.environ:
         transport = "mpi"
@@ -195,7 +195,8 @@ class GradientBuffers:
         for dtype, members in by_dtype(parameters):
             for member in members:
                 if member.device.type != "cpu":
-                    raise UnsupportedError("a parameter is on %s, expected the processor's memory" % member.device)
+                    raise UnsupportedError("a parameter is on %s, expected the processor's memory"
+                                           % member.device)
             flat = torch.zeros(sum(member.numel() for member in members), dtype=dtype, device="cpu")
             views, offset = [], 0
             for member in members:

@@ -48,9 +48,9 @@ Rules
 - destroy_process_group() ends a group as soon as nothing holds it any more, a model in
   DistributedDataParallel, say; else the end of the process does.
 
-Tested with torch 1.13.1 (Debian's, on processors). For 2.x: groups are subclasses of ProcessGroup that
-distributed_c10d takes as they are, as far as its sources say; functional collectives need a torch whose
-PyProcessGroup.hpp hands them on to Python, as the latest does. That has not been run.
+Tested with torch 1.13.1 (Debian's) and 2.15.0 (of PyPI), on processors. Groups are subclasses of ProcessGroup
+that distributed_c10d takes as they are; functional collectives, which have not been run, need a torch whose
+PyProcessGroup.hpp hands them on to Python.
 """
 import inspect
 import time
@@ -133,7 +133,14 @@ class ProcessGroupWeft(ProcessGroup):
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
     group_name = property(lambda self: self._name)
     group_desc = property(lambda self: self._description)
-    _device_types = property(lambda self: [torch.device("cpu")])
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        # While the group is being made torch attaches a recorder (2.15) to the backends of its devices, of
+        # which a group that is a subclass has none.
+        world = getattr(dist.distributed_c10d, "_world", None)
+        return [] if world is not None and self not in world.pg_map else [torch.device("cpu")]
+
     bound_device_id = None
     supports_splitting = supports_coalescing = supports_time_estimate = False
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ..context import Context
-from ..errors import InvalidError, StateError
+from ..errors import ComputeError, InvalidError, StateError, WeftError
 from ..gradients import Gradients
 from ._common import GradientBuffers, states_of, to_tensors
 from ._common import context as make_context
@@ -52,7 +52,8 @@ class HookState:
     more to choose from.
 
     Layers are waited for with the last bucket, when the backward pass has nothing left to compute; what goes
-    wrong is raised by ``backward()``. The average is over the ranks of the context, also where some have left ``model.join()``.
+    wrong is raised by ``backward()``. The average is over the ranks of the context, also where some have no
+    more inputs (``model.join()``).
     """
 
     def __init__(self, model: Any, context: Optional[Context] = None, *, method: str = "dense",
@@ -69,8 +70,8 @@ class HookState:
             parameters = [parameter for parameter in given if parameter.requires_grad]
         self.context = context if context is not None else make_context(group=group)
         if group is not None and (self.context.rank, self.context.size) != (group.rank(), group.size()):
-            raise InvalidError("the context is of rank %d of %d, and the process group of DDP of rank %d of %d"
-                               % (self.context.rank, self.context.size, group.rank(), group.size()))
+            raise InvalidError("the context is rank %d of %d, and the process group of DDP rank %d of %d" % (
+                self.context.rank, self.context.size, group.rank(), group.size()))
         self._buffers = GradientBuffers(parameters)
         self._settings = dict(settings, method=method, sparse=sparse, compressed=compressed)
         self._objects: List[Gradients] = []
@@ -99,7 +100,7 @@ class HookState:
                 self._finish()
         except BaseException as problem:  # noqa: B902 - raised below
             self._problem = problem
-        if self._problem is not None:
+        if self._problem is not None and not future.done():
             future.set_result(bucket.buffer())
         if bucket.is_last():
             self._end()
@@ -112,16 +113,25 @@ class HookState:
         self._announced.clear()
         if problem is None:
             return
-        for future, buffer, _ in buckets:  # DDP waits for all
-            if not future.done():
-                future.set_result(buffer)
 
         def fail() -> None:
             raise problem
 
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        raising = fail
+        if isinstance(problem, ComputeError):  # the step has ended: it is raised behind DDP's own end of it
+            def raising() -> None:
+                queue(fail)
+        else:  # this rank cannot go on, so the others are not to wait for it, nor DDP for buckets
+            for one in self._objects:
+                with contextlib.suppress(WeftError):
+                    one.fail(problem)
+            for future, buffer, _ in buckets:
+                if not future.done():
+                    future.set_result(buffer)
         try:  # as what ends the backward pass: an error of a hook loses its class
-            torch.autograd.Variable._execution_engine.queue_callback(fail)
-        except RuntimeError:  # who has left join() is in no backward pass
+            queue(raising)
+        except RuntimeError:  # who has no more inputs (join) is in no backward pass
             raise problem from None
 
     def _announce(self, bucket: Any, future: Any) -> None:
@@ -135,8 +145,8 @@ class HookState:
             for parameter, gradient in zip(parameters, gradients):
                 place = self._place.get(id(parameter))
                 if place is None:
-                    raise InvalidError("DDP has handed over a parameter of shape %s that the state does not know"
-                                       % (tuple(parameter.shape),))
+                    raise InvalidError("DDP has handed over a parameter of shape %s that the state does not "
+                                       "know" % (tuple(parameter.shape),))
                 view = self._buffers.view[id(parameter)]
                 view.copy_(gradient if gradient.layout is torch.strided else gradient.to_dense())
                 parts.append((place, view, gradient))
@@ -146,21 +156,32 @@ class HookState:
             self._announced.add((group, layer))
 
     def _finish(self) -> None:
-        """Waits for all layers of a step, and completes DDP's futures."""
+        """Waits for all layers of a step, and completes DDP's futures. NaNs of this rank are raised when all
+        has ended: the other ranks know nothing of them."""
+        problems = []
+
+        def wait(group: int, layer: int) -> None:
+            try:
+                self._objects[group].wait(layer)
+            except ComputeError as problem:
+                problems.append(problem)
+
         absent = sorted(set(self._place.values()) - self._announced)
         for group, layer in absent:
             self._objects[group].absent(layer)
         for future, buffer, parts in self._buckets:
-            for (group, layer), view, gradient in parts:
-                self._objects[group].wait(layer)
+            for place, view, gradient in parts:
+                wait(*place)
                 with torch.no_grad():
                     if gradient.layout is torch.strided:
                         gradient.copy_(view)
                     else:
                         buffer = view.to_sparse(gradient.sparse_dim())
             future.set_result(buffer)
-        for group, layer in absent:
-            self._objects[group].wait(layer)
+        for place in absent:
+            wait(*place)
+        if problems:
+            raise problems[0]
 
     @property
     def stats(self) -> Any:

@@ -138,8 +138,8 @@ class _Wrapper(torch.optim.Optimizer):
         found = parameters_of(self.optimizer)
         if len(found) != len(self._members) or any(one is not other
                                                    for one, other in zip(found, self._members)):
-            raise StateError("the wrapped optimizer has other parameters than when it was wrapped: make a new "
-                             "wrapper, on all ranks")
+            raise StateError("the wrapped optimizer has other parameters than when it was wrapped: make a "
+                             "new wrapper, on all ranks")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -429,8 +429,8 @@ class _GradientOptimizer(_Wrapper):
         returned: it goes on as the others do, who know nothing of them, and raises that then."""
         for parameter in self._frozen:
             if parameter.grad is not None:
-                raise StateError("a parameter of shape %s has a gradient, and was frozen when the optimizer was "
-                                 "wrapped: make a new wrapper, on all ranks" % (tuple(parameter.shape),))
+                raise StateError("a parameter of shape %s has a gradient, and was frozen when the optimizer "
+                                 "was wrapped: make a new wrapper, on all ranks" % (tuple(parameter.shape),))
         problem = None
         try:
             self._average()
@@ -644,8 +644,8 @@ class MergedOptimizer(_GradientOptimizer):
         if not self._syncing or not self._objects:
             return
         if (group, layer) in self._announced:
-            raise StateError("a second gradient of parameter %d has come before the step: backward passes that "
-                             "only accumulate belong into `with optimizer.no_sync():`" % layer)
+            raise StateError("a second gradient of parameter %d has come before the step: backward passes "
+                             "that only accumulate belong into `with optimizer.no_sync():`" % layer)
         parameter = self._buffers.groups[group][1][layer]
         self._averaged = False
         with torch.no_grad():
@@ -684,8 +684,8 @@ class MergedOptimizer(_GradientOptimizer):
                 self._announced.clear()
                 changed, self._changed = self._changed, []
         if changed:
-            raise StateError("the gradient of parameter %d was changed between the backward pass and the step, "
-                             "while it was averaged: call optimizer.synchronise() before what changes it"
+            raise StateError("the gradient of parameter %d was changed between the backward pass and the "
+                             "step, while it was averaged: call optimizer.synchronise() before what changes it"
                              % changed[0])
 
     def _complete(self, group: int, layer: int, member: torch.Tensor) -> None:
