@@ -53,6 +53,17 @@ def graphs(comm):
         assert (got == (context.rank - 1) % context.size).all()
 
 
+def memory(comm):
+    """Arrays over memory of a context are good after its end, also where MPI has brought UCX."""
+    for make in (lambda: weft.Context.mpi(comm),
+                 lambda: weft.Context.shared(comm.rank, comm.size, gather=comm.allgather)):
+        with make() as context:
+            x, y = context.empty(1 << 20), context.empty(1 << 20)
+            x[:] = context.rank + 1
+            context.allreduce(x, y)
+        assert (y == comm.size * (comm.size + 1) / 2).all() and (x == comm.rank + 1).all()
+
+
 def errors(comm):
     for wrong in (3, MPI.COMM_NULL, "world"):
         try:
@@ -64,7 +75,7 @@ def errors(comm):
 
 def main():
     comm = MPI.COMM_WORLD
-    for case in (collectives, communicators, graphs, errors):
+    for case in (collectives, communicators, graphs, memory, errors):
         case(comm)
     if sys.argv[1:] == ["finalize"]:
         left = weft.Context.mpi(comm)

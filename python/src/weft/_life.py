@@ -478,8 +478,13 @@ class ContextRecord(Record):
             for one in pages:
                 for address in [address for address in one.users if address not in self.memories]:
                     one.leave(address)
-            for child in list(self.children.values()):  # that outlive it
-                child.end()
+            for child in list(self.children.values()):
+                if child.outlives:
+                    child.end()
+                else:  # which has come too late, and has been destroyed with it
+                    child.pointer = None
+                    child.box.clear()
+                    child._is_done()
         finally:
             self.users.remove(thread)
             self._is_done()

@@ -2,19 +2,18 @@
 """Memory that outlives what it was part of.
 
 Arrays over memory of a context are good after it has been closed: who has one may not know. The library
-unmaps that memory, so its pages are mapped once more before, and where they were after.
+unmaps that memory, so what is in it is copied before, and put where it was after. Pages are not moved: UCX,
+which MPI may bring, takes the place of mremap() and loses its last argument.
 """
 import ctypes
 import mmap
 
 _NOREPLACE = 0x100000  # MAP_FIXED_NOREPLACE
-_MAYMOVE, _FIXED = 1, 2  # MREMAP_MAYMOVE, MREMAP_FIXED
 _FAILED = ctypes.c_void_p(-1).value
 
 _c = ctypes.CDLL(None)
-_c.mmap.restype = _c.mremap.restype = ctypes.c_void_p
+_c.mmap.restype = ctypes.c_void_p
 _c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_c.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
 _c.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
@@ -38,28 +37,19 @@ class Pages:
         self._mapped = []
 
     def hold(self):
-        """Maps them elsewhere, too; what cannot be, as it is not shared, is copied."""
-        length = self.end - self.begin
-        self._copy = _c.mremap(self.begin, 0, length, _MAYMOVE, None)
-        if self._copy in (None, _FAILED):
-            self._copy = ctypes.string_at(self.begin, length)
+        """Copies what is in them."""
+        self._copy = ctypes.string_at(self.begin, self.end - self.begin)
 
     def put_back(self):
-        """Maps them where they were, if nothing is there by now."""
-        length, copied = self.end - self.begin, isinstance(self._copy, bytes)
+        """Puts it where it was, if nothing is there by now."""
+        length = self.end - self.begin
         there = _c.mmap(self.begin, length, mmap.PROT_READ | mmap.PROT_WRITE,
                         mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NOREPLACE, -1, 0)
         if there == self.begin:
             self._mapped.append(True)
-            if copied:
-                ctypes.memmove(self.begin, self._copy, length)
-            else:
-                _c.mremap(self._copy, length, length, _MAYMOVE | _FIXED, self.begin)
-        else:
-            if there != _FAILED:  # of a kernel that does not know the flag
-                _c.munmap(there, length)
-            if not copied:
-                _c.munmap(self._copy, length)
+            ctypes.memmove(self.begin, self._copy, length)
+        elif there != _FAILED:  # of a kernel that does not know the flag
+            _c.munmap(there, length)
         self._copy = None
 
     def leave(self, address):

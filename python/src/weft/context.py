@@ -121,10 +121,11 @@ class Context(_collectives.Collectives):
         keep = list(keep) + ([] if settings is None else settings.keep)
         # What was split ends with the context on the transport, which it therefore holds.
         self._root = None if parent is None else parent._root or parent
-        self._handle = _life.ContextHandle(pointer, keep, None if parent is None else self._root._handle)
         self._rank = lib.weft_context_rank(pointer)
         self._size = lib.weft_context_size(pointer)
         self._transport = text(lib.weft_context_transport(pointer))
+        # From here on it may be closed by another thread, at the interpreter's exit say.
+        self._handle = _life.ContextHandle(pointer, keep, None if parent is None else self._root._handle)
         _life.sweep_left()
 
     # ---- makers ----
@@ -283,9 +284,13 @@ class Context(_collectives.Collectives):
 
     def _family(self, function, *arguments):
         pointer = ffi.new("struct weft_context **")
-        self._collective(function, *arguments, pointer,
-                         undo=lambda: pointer[0] and lib.weft_context_destroy(pointer[0]))
-        return Context(pointer[0], parent=self) if pointer[0] else None
+
+        def make(_):  # as one call: who closes this context ends what it has made, too
+            self._collective(function, *arguments, pointer,
+                             undo=lambda: pointer[0] and lib.weft_context_destroy(pointer[0]))
+            return Context(pointer[0], parent=self) if pointer[0] else None
+
+        return self._handle.call(make)
 
     # ---- life ----
 
