@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The code that README.md and docs/ show is the code of tools/examples/, line by line.
 
-A fenced block of C that follows `<!-- code: FILE -->` is the whole of FILE but its licence line; after
+A fenced block of C or Python that follows `<!-- code: FILE -->` is the whole of FILE but its licence line; after
 `<!-- code: FILE [PART] -->` it is what stands in FILE between the two comments `/* [PART] */`. A
 block without a language after `<!-- file: FILE -->` is FILE but its licence line. A block after `<!-- output: EXAMPLE ARGUMENTS -->` is what that example prints; lines with a `$` in front are
 not compared. Links to files of the project lead somewhere.
@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-BLOCK = re.compile(r"<!-- code: (\S+)(?: \[(\w+)\])? -->\n+```c\n(.*?)```\n", re.DOTALL)
+BLOCK = re.compile(r"<!-- code: (\S+)(?: \[(\w+)\])? -->\n+```(?:c|python)\n(.*?)```\n", re.DOTALL)
 FILE = re.compile(r"<!-- file: (\S+) -->\n+```\n(.*?)```\n", re.DOTALL)
 OUTPUT = re.compile(r"<!-- output: (\S+) (.*?) -->\n+```\n(.*?)```\n", re.DOTALL)
 FENCED = re.compile(r"```.*?```", re.DOTALL)
@@ -66,7 +66,7 @@ def main():
         if text.count("<!-- file:") != len(FILE.findall(text)):
             faults.append("%s: a `file` comment is not followed by a block" % name)
         if text.count("<!-- code:") != len(BLOCK.findall(text)):
-            faults.append("%s: a `code` comment is not followed by a block of C" % name)
+            faults.append("%s: a `code` comment is not followed by a block of C or Python" % name)
         for example, arguments, shown in OUTPUT.findall(text):
             program = build / "tools" / "examples" / ("example_" + example)
             printed = subprocess.run([program, *arguments.split()], check=True,
