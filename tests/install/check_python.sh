@@ -37,6 +37,15 @@ END
 [[ $(venv/bin/python use.py) == "$version" ]] || fail "use.py"
 venv/bin/python "$source/tools/examples/python/ring_sum.py" >log 2>&1 || { cat log; fail "ring_sum.py"; }
 
+# Of a build that there is, installed by the meson that has made it, not by that of pip's environment.
+WEFT_PYTHON_BUILD=$build venv/bin/pip wheel --disable-pip-version-check --no-deps --wheel-dir native "$source/python" >log 2>&1 ||
+    { tail -n 40 log; fail "pip wheel of a build"; }
+venv/bin/python -m zipfile -l native/weft-*.whl >log
+grep -q libweft.so.0 log || { cat log; fail "the wheel has no library"; }
+! WEFT_PYTHON_BUILD=nowhere venv/bin/pip wheel --disable-pip-version-check --no-deps --wheel-dir native "$source/python" >log 2>&1 ||
+    fail "a build was used that is not there"
+grep -q 'nowhere, which is no build folder of meson' log || { tail log; fail "what is said without a build"; }
+
 # For who has libweft installed.
 WEFT_PYTHON_BUILD=$build WEFT_PYTHON_LIBRARY=system \
     venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir wheels "$source/python" >log 2>&1 ||

@@ -194,7 +194,8 @@ def test_bytes_and_the_like():
 
 
 @pytest.mark.parametrize("code, short", [
-    ("b", "i8"), ("h", "i16"), ("i", "i32"), ("q", "i64"), ("B", "u8"), ("H", "u16"), ("I", "u32"), ("Q", "u64"),
+    ("b", "i8"), ("h", "i16"), ("i", "i32"), ("q", "i64"), ("B", "u8"), ("H", "u16"), ("I", "u32"),
+    ("Q", "u64"),
     ("f", "f32"), ("d", "f64")])
 def test_arrays_of_python(code, short):
     x = array.array(code, [1, 2, 3])

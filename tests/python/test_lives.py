@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lives: what is closed or lost, in whatever order and wherever, crashes nothing, and ends."""
+import copy
 import gc
 import itertools
 import os
+import pickle
 import threading
 import time
 import weakref
@@ -42,7 +44,8 @@ def test_use_after_close():
     assert "closed" in repr(context) and "closed" in repr(run) and "closed" in repr(series)
     x = numpy.zeros(2)
     for use in (context.barrier, lambda: context.allreduce(x), lambda: context.iallreduce(x),
-                context.progress, context.report, context.abort, lambda: context.split(0), lambda: context.empty(3),
+                context.progress, context.report, context.abort, lambda: context.split(0),
+                lambda: context.empty(3),
                 lambda: context.stats, lambda: context.settings, lambda: context.hosts, lambda: context.now,
                 lambda: context.sleep(0.1), lambda: context.rank_state(0), lambda: context.log("info", "x"),
                 lambda: context.configure(), lambda: plan.run(context), lambda: weft.Series(context, plan),
@@ -55,6 +58,21 @@ def test_use_after_close():
     assert (context.rank, context.size, context.transport) == (0, 1, "local")
     assert request.wait().tolist() == [0, 0]  # it had ended before
     series.close(), run.close()
+
+
+def test_nothing_is_copied(pair):
+    plan, go = event_plan(pair[0])
+    request = pair[0].iallreduce(numpy.ones(2))
+    for thing in (request, pair[0]._handle):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copy.copy(thing)
+    for thing in (request, plan, pair[0], plan.run(pair[0])):
+        with pytest.raises(TypeError):
+            copy.deepcopy(thing)
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)
+    pair[1].allreduce(numpy.ones(2))
+    assert request.wait().tolist() == [2, 2]
 
 
 def test_a_context_ends_what_is_on_it_whatever_is_dropped_first():

@@ -434,7 +434,8 @@ def test_what_a_function_raises_is_the_cause(alone):
         with pytest.raises(weft.ComputeError, match="fragile.*operation broken: Mine: no luck") as caught:
             run.execute()
         assert isinstance(caught.value.__cause__, Mine)
-        assert "broken" in [frame.name for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
+        frames = traceback.extract_tb(caught.value.__cause__.__traceback__)
+        assert "broken" in [frame.name for frame in frames]
     assert "here" in run.error
 
 

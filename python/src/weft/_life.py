@@ -113,19 +113,6 @@ def in_callback():
     return _local.depth > 0
 
 
-class Callback:
-    """Marks a thread as being in a function that weft has called."""
-
-    __slots__ = ("depth",)
-
-    def __enter__(self):
-        self.depth = _local.depth
-        _local.depth = self.depth + 1
-
-    def __exit__(self, *_):
-        _local.depth = self.depth
-
-
 def callback(kind, status=None, prefix="", engine=True):
     """Makes a Python function one that C may call.
 
@@ -179,7 +166,7 @@ def _in_main_thread():
     return get_ident() == threading.main_thread().ident
 
 
-_functions = {}  # number: a weak reference to what has the function, or the function
+_functions = {}  # number: a weak reference to what has the function
 _function_numbers = itertools.count(1)
 _failures = collections.deque(maxlen=16)
 
@@ -198,7 +185,7 @@ class Function:
     def __init__(self, function):
         self.function = function
         self.number = next(_function_numbers)
-        self._user = freed(user_of(self.number), lambda user: unregister(int(ffi.cast(_UINTPTR, user))))
+        self._user = freed(ffi.cast("void *", self.number), _forget)
         self.known()
 
     def known(self):
@@ -211,29 +198,18 @@ class Function:
         return self._user
 
 
-def register(function):
-    """A number by which a function is found, which may be in no cycle; :func:`unregister` ends that."""
-    number = next(_function_numbers)
-    _functions[number] = lambda: function
-    return number
-
-
-def unregister(number):
-    _functions.pop(number, None)
-
-
 _UINTPTR = ffi.typeof("uintptr_t")
 
 
 def function_of(user):
-    """What was registered; None if it is gone."""
+    """What a :class:`Function` has; None if it is gone."""
     known = _functions.get(int(ffi.cast(_UINTPTR, user)))
     known = None if known is None else known()
-    return known.function if isinstance(known, Function) else known
+    return None if known is None else known.function
 
 
-def user_of(number):
-    return ffi.cast("void *", number)
+def _forget(user):
+    _functions.pop(int(ffi.cast(_UINTPTR, user)), None)
 
 
 def failed(exception, prefix):
@@ -627,8 +603,8 @@ def _reaper(dropped, state, joinable):
 
 
 def _end_reaper(until):
-    """Waits for the end of the thread that destroys contexts, at the interpreter's exit: one that has still to
-    begin then would find no interpreter."""
+    """Waits for the end of the thread that destroys contexts, at the interpreter's exit: one that has still
+    to begin then would find no interpreter."""
     for state in list(_reapers):
         _dropped.put(None)
         while state[1] is None and time.monotonic() < until:
@@ -793,6 +769,9 @@ class Handle:
             self.keep = None
         return status
 
+    def __reduce__(self):
+        raise TypeError("%s cannot be copied or pickled" % self.record.what)
+
     def __del__(self):
         record = getattr(self, "record", None)
         if record is not None and not record.done:
@@ -844,11 +823,6 @@ class ContextHandle(Handle):
         record = self.record
         if record.garbage:
             record.sweep_garbage()
-
-
-def owned(thing, handle):
-    """The handle, which `thing` is to hold."""
-    return handle
 
 
 def interruptible(function, abort=None, here=False, undo=None):

@@ -290,7 +290,7 @@ class Object:
                 destroy(pointer[0])
             raise
         handle.keep = [keep]
-        self._handle = _life.owned(self, handle)
+        self._handle = handle
 
     def _new_watch(self) -> Watch:
         return Watch()

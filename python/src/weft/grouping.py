@@ -43,9 +43,9 @@ class Groups:
     """
 
     def __init__(self, ranks: int, group_size: Optional[int] = None):
-        self._handle = _life.owned(self, _life.Handle(
+        self._handle = _life.Handle(
             _structs.out("struct weft_groups *", lib.weft_groups_create, ranks, group_size or 0),
-            lib.weft_groups_destroy, "the groups"))
+            lib.weft_groups_destroy, "the groups")
         self.ranks = ranks
         self.group_size = group_size or default_size(ranks)
 

@@ -67,8 +67,8 @@ class Trace:
     """
 
     def __init__(self):
-        self._handle = _life.owned(self, _life.Handle(
-            _structs.out("struct weft_trace *", lib.weft_trace_create), lib.weft_trace_destroy, "the trace"))
+        self._handle = _life.Handle(
+            _structs.out("struct weft_trace *", lib.weft_trace_create), lib.weft_trace_destroy, "the trace")
         self._spans = None
 
     def _c(self):
