@@ -43,7 +43,11 @@ class Steady:
     @staticmethod
     def look():
         gc.collect()
+        for record in filter(None, [known() for known in list(_life._contexts.values())]):
+            for _ in range(2 * len(record.garbage)):
+                record.sweep_garbage()
         gone(lambda: not _life._dropped.qsize() and not any(state[0] for state in _life._reapers))
+        gc.collect()
         return resident(), len(_life._functions), len(_life._contexts), len(gc.get_objects())
 
     def check(self, bytes_each=16, most=3 << 20):
