@@ -343,3 +343,24 @@ def test_a_world_of_one():
     with pytest.raises(weft.UnsupportedError):
         weft.Context.world("local")
     assert "shared" in [transport["name"] for transport in weft.transports()]
+
+
+def test_an_exception_that_ends_a_program_reaches_the_others():
+    """Without `with`, and though an average that has been left is served for a minute."""
+    processes = together("""
+    context = meet(progress="helper")
+    model = numpy.zeros(10, "f4")
+    average = weft.GroupAverage(context, [model], sync_period=2)
+    average.step()
+    if rank == 1:
+        raise LookupError("out of data")
+    try:
+        while True:
+            average.step()
+    except weft.PeerError as error:
+        assert "rank 1" in str(error) and "LookupError: out of data" in str(error), str(error)
+        print("told")
+    """, 2)
+    first, second = [finish(process, 50) for process in processes]
+    well(first, "told\n")
+    assert second.code == 1 and "out of data" in second.err, second

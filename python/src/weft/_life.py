@@ -21,7 +21,8 @@ the Python object holds:
   through it are found. The collector calls `__del__` of all that is in a cycle, whatever of it is left to
   a context: so what others borrow is freed in another way (:func:`freed`).
 - In a forked child everything is the parent's: ends do nothing there, and calls raise `StateError`.
-- At the interpreter's exit contexts are aborted if a thread still waits in them, and then destroyed.
+- At the interpreter's exit contexts are aborted if a thread still waits in them, or if the program ends by an
+  exception, so that no rank waits for another that does not come; and then destroyed.
 """
 import _thread
 import atexit
@@ -31,6 +32,7 @@ import functools
 import itertools
 import os
 import queue
+import sys
 import threading
 import time
 import traceback
@@ -560,11 +562,13 @@ class ContextRecord(Record):
         finally:
             self.users.remove(thread)
 
-    def give_up(self):
-        """Makes calls return, and lets none begin, at the interpreter's exit."""
-        if self.busy():
+    def give_up(self, problem):
+        """Makes calls return, and lets none begin, at the interpreter's exit; and tells the other ranks of the
+        exception by which the program ends, which must not wait for it."""
+        if problem is not None or self.busy():
+            said = "the interpreter exits" if problem is None else "%s: %s" % (type(problem).__name__, problem)
             self.ask(lib.weft_context_abort, lib.WEFT_ERR_CANCELLED,
-                     ffi.new("char[]", b"the interpreter exits"))
+                     ffi.new("char[]", said.encode("utf-8", "replace")))
         self.pointer = None
         for child in list(self.children.values()):
             child.pointer = None
@@ -574,11 +578,11 @@ def _reap():
     """Sees to it that there is a thread that destroys contexts. From anywhere."""
     if _reapers:
         return
-    state = [0, None]  # whether it is in a close; what its end can be waited for by
+    state = [None]  # what its end can be waited for by
     _reapers.append(state)
     try:
         if hasattr(_thread, "start_joinable_thread"):  # Python 3.13
-            state[1] = _thread.start_joinable_thread(lambda: _reaper(_dropped, state, True), daemon=True).join
+            state[0] = _thread.start_joinable_thread(lambda: _reaper(_dropped, state, True), daemon=True).join
         else:
             _thread.start_new_thread(_reaper, (_dropped, state, False))
     except RuntimeError:  # no thread can be had: the next context, or the exit, will do it
@@ -588,18 +592,17 @@ def _reap():
 def _reaper(dropped, state, joinable):
     if not joinable:
         ended = _thread._set_sentinel()  # what threading waits by: it is released when the thread is no more
-        state[1] = lambda timeout: ended.acquire(True, timeout)
+        ended.acquire()
+        state[0] = lambda timeout: ended.acquire(True, timeout)
     while True:
         record = dropped.get()
         if record is None:
             return
-        state[0] = 1
         try:
             record.close()
         except BaseException as problem:  # noqa: B902 - nobody could be told
             unheard(problem)
         record = None
-        state[0] = 0
 
 
 def _end_reaper(until):
@@ -607,10 +610,10 @@ def _end_reaper(until):
     to begin then would find no interpreter."""
     for state in list(_reapers):
         _dropped.put(None)
-        while state[1] is None and time.monotonic() < until:
+        while state[0] is None and time.monotonic() < until:
             time.sleep(0.001)
-        if state[1] is not None:
-            state[1](max(until - time.monotonic(), 0))
+        if state[0] is not None:
+            state[0](max(until - time.monotonic(), 0))
 
 
 def sweep_left():
@@ -633,12 +636,14 @@ def _exit():
     """The interpreter ends: nobody stays in a call, and nothing is left to the system."""
     global _exiting
     _exiting = True
+    # What was not caught; who types at a prompt goes on after that.
+    problem = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     until = time.monotonic() + EXIT_PATIENCE
     while True:
         records = [record for record in (known() for known in list(_contexts.values())) if record is not None]
         records.sort(key=lambda record: record.number, reverse=True)
         for record in records:
-            record.give_up()
+            record.give_up(problem)
         for record in records:
             # Where a thread does not come back it keeps its context.
             if not record.busy():
