@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Optimizers that average: each wraps an optimizer of PyTorch, and is one.
 
-======================  ==================================================================================
-:class:`WagmaOptimizer`       models, in groups that change; nobody waits for who is late (WAGMA-SGD)
-:class:`LocalSGDOptimizer`    models, of all ranks, every so many steps
-:class:`GossipOptimizer`      models, with neighbours (D-PSGD, SGP)
-:class:`PairAverageOptimizer` models, in pairs; nobody waits for who computes (AD-PSGD)
-:class:`EagerOptimizer`       gradients; who is late contributes later (eager-SGD, solo and majority)
-:class:`SparseOptimizer`      gradients, the largest entries (gTop-k, top-k, Ok-Topk)
-:class:`CompressedOptimizer`  gradients, in fewer bits (GradiVeQ, QSGD, PowerSGD)
-:class:`MergedOptimizer`      gradients, while the backward pass goes on, layers merged (MG-WFBP)
-======================  ==================================================================================
+=============================  ==============================================================================
+:class:`WagmaOptimizer`        models, in groups that change; nobody waits for who is late (WAGMA-SGD)
+:class:`LocalSGDOptimizer`     models, of all ranks, every so many steps
+:class:`GossipOptimizer`       models, with neighbours (D-PSGD, SGP)
+:class:`PairAverageOptimizer`  models, in pairs; nobody waits for who computes (AD-PSGD)
+:class:`EagerOptimizer`        gradients; who is late contributes later (eager-SGD, solo and majority)
+:class:`SparseOptimizer`       gradients, the largest entries (gTop-k, top-k, Ok-Topk)
+:class:`CompressedOptimizer`   gradients, in fewer bits (GradiVeQ, QSGD, PowerSGD)
+:class:`MergedOptimizer`       gradients, while the backward pass goes on, layers merged (MG-WFBP)
+=============================  ==============================================================================
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = weft.torch.WagmaOptimizer(optimizer, context)
