@@ -58,5 +58,9 @@ if [[ $1 == -- ]]; then
 fi
 file=$1
 shift
+# Of a build with devices: the stand-in of the driver.
+if [[ $file == test_device.py && -e $build/libweft-cuda.so.0 && -e $build/tests/gpu/standin/libcuda.so.1 ]]; then
+    LD_LIBRARY_PATH=$build/tests/gpu/standin:$LD_LIBRARY_PATH
+fi
 cd "$source/tests/python"
 exec python -m pytest -q -p no:cacheprovider --tap "$file" "$@"

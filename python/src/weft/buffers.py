@@ -344,6 +344,32 @@ def buffer(thing: Any, what: str = "buffer", writable: bool = False, device: boo
     return found
 
 
+def stream_pointer(stream: Any) -> Any:
+    """A stream of CUDA, for C.
+
+    Parameters
+    ----------
+    stream : object
+        torch's, cupy's, or anything with ``__cuda_stream__()``; a ``cudaStream_t`` as a number; None for the
+        legacy default stream.
+    """
+    number = stream
+    if stream is None:
+        number = 0
+    elif hasattr(stream, "__cuda_stream__"):
+        number = stream.__cuda_stream__()[1]
+    else:
+        for member in ("cuda_stream", "ptr"):
+            if hasattr(stream, member):
+                number = getattr(stream, member)
+                break
+    try:
+        return ffi.cast("struct CUstream_st *", number.__index__())
+    except AttributeError:
+        raise InvalidError("stream is %r, expected a stream of torch or cupy, one with __cuda_stream__(), a "
+                           "cudaStream_t as a number, or None" % (stream,)) from None
+
+
 def locate(thing: Any, what: str, writable: bool = False) -> Tuple[Any, int, int, Optional[tuple]]:
     """What of :func:`buffer` a call needs, of memory of the host: address, count, datatype and order. The
     address keeps the memory."""

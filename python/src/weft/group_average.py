@@ -8,7 +8,7 @@
 """
 from typing import Any, Dict, Optional, Sequence
 
-from . import _objects, _structs
+from . import _objects, _structs, buffers
 from ._library import ffi, lib, take_text
 from .buffers import dtype_name
 
@@ -174,6 +174,49 @@ class GroupAverage(_objects.Object):
             self._watch.posted = False
         self._require(status)
         return _structs.read("weft_group_average_result", c)
+
+    def step_on(self, stream: Any = None, timeout: Optional[float] = None) -> None:
+        """Puts a whole step on a stream of CUDA, in place on tensors of a device: when the stream gets there
+        they are published and the step's version is started, and what is put on the stream behind it finds
+        the average.
+
+        This thread waits for the step before at most, to end on its stream. What a step has got, and how it
+        has ended, is told by :meth:`wait` or :meth:`test` before the next one is begun; an error that nobody has
+        asked for is raised by what begins the next one, which then is not begun.
+
+        Parameters
+        ----------
+        stream : object, optional
+            As of :meth:`weft.Run.start_on`.
+        timeout : float, optional
+            Seconds, for the step before. Default: the object's deadline.
+
+        Raises
+        ------
+        StateError
+            The tensors are memory of the host; a posted step has not been waited for.
+        TimeoutError
+            The step before has not ended on its stream; nothing was begun.
+        """
+        self._put_on(lib.weft_group_average_step_on, stream, timeout)
+
+    def post_on(self, stream: Any = None, timeout: Optional[float] = None) -> None:
+        """The first half of :meth:`step_on`: the stream goes on when the tensors have been copied; what changes
+        them between this and :meth:`wait_on` is kept."""
+        self._put_on(lib.weft_group_average_post_on, stream, timeout)
+
+    def wait_on(self, stream: Any = None) -> None:
+        """The second half: makes a stream wait here for the step that was posted, by :meth:`post_on` or
+        :meth:`post`, and adds average - posted to the tensors. This thread does not wait."""
+        self._check(lib.weft_group_average_wait_on, buffers.stream_pointer(stream))
+
+    def _put_on(self, function: Any, stream: Any, timeout: Optional[float]) -> None:
+        where = buffers.stream_pointer(stream)
+
+        def call(pointer: Any) -> int:
+            return function(pointer, where)
+
+        self._require(self._until(call, call, timeout))
 
     def state(self) -> Dict[str, Any]:
         """The state for a checkpoint, beside the tensors: between steps, of one moment of this rank.

@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Optional, Sequence, Union
 
 from . import _life, _structs
 from ._library import ffi, lib, take_text, text
-from .buffers import buffer
+from .buffers import buffer, stream_pointer
 from .errors import InvalidError, StateError, TimeoutError, UnsupportedError, check
 from .schedule import Node, Plan, Schedule, Slot, Value
 
@@ -293,6 +293,37 @@ class Run:
             False: it had been fired or retired.
         """
         return check(self._handle.ask(lib.weft_run_fire, int(event))) != lib.WEFT_RETIRED
+
+    def start_on(self, stream: Any = None) -> "Run":
+        """Starts it when a stream of CUDA gets here: what was put on the stream before has been done then.
+        Does not wait. Returns the run, which is active from now on.
+
+        Parameters
+        ----------
+        stream : object, optional
+            Of torch (``torch.cuda.current_stream()``), of cupy, one with ``__cuda_stream__()``, or a number.
+            Default: the legacy default stream. It must still exist.
+
+        Raises
+        ------
+        UnsupportedError
+            There is no device.
+        """
+        _life.require(self._handle.ask(lib.weft_run_start_on, stream_pointer(stream)))
+        if self._former:
+            self._former.clear()
+        return self
+
+    def fire_on(self, event: Union[int, Node], stream: Any = None) -> None:
+        """Fires an event of the version under way when a stream gets here; `stream` as in :meth:`start_on`. If
+        the version has ended by then nothing happens."""
+        check(self._handle.ask(lib.weft_run_fire_on, int(event), stream_pointer(stream)))
+
+    def wait_on(self, stream: Any = None) -> None:
+        """Makes a stream wait here until the version under way has ended, well or not: what is put on it later
+        finds the results, if :meth:`test` then is true. This thread does not wait. `stream` as in
+        :meth:`start_on`."""
+        check(self._handle.ask(lib.weft_run_wait_on, stream_pointer(stream)))
 
     def cancel(self) -> None:
         """Cancels the active version, on the peers, too. From any thread."""

@@ -29,6 +29,7 @@ __all__ = ["Schedule", "Slot", "Region", "Value", "Node", "Plan", "reads", "writ
            "read_schedules", "write_schedules", "read_parameters"]
 
 CHANNEL_NONE = 2**32 - 1
+SLOT_ALL = -1
 
 
 def _text(words, what):
@@ -339,6 +340,28 @@ class Schedule:
                 self._c(), slot, _enums.number("weft_memory_t", memory, "memory")))
         return Slot(self, slot, name, buffers.dtype_name(number), count,
                     _enums.word("weft_slot_kind_t", kind_number))
+
+    def set_memory(self, memory: str, slot: Optional[Slot] = None) -> None:
+        """Says where the memory of a slot is: what is bound to it must be there, and of scratch the run provides
+        it there.
+
+        Parameters
+        ----------
+        memory : {"host", "device"}
+        slot : Slot, optional
+            Default: every slot that there is, of a template, say.
+        """
+        if slot is not None and slot.schedule is not self:
+            raise InvalidError("slot is of another schedule: %r" % slot)
+        check(lib.weft_schedule_set_memory(self._c(), SLOT_ALL if slot is None else slot.number,
+                                           _enums.number("weft_memory_t", memory, "memory")))
+
+    def place(self) -> None:
+        """Puts every node on one side, the host's or the device's, and adds the copies between them.
+
+        :meth:`commit` does so to a copy of its own: this is for who wants to see it, or to dump it.
+        """
+        check(lib.weft_schedule_place(self._c()))
 
     def value(self, name: str, most: int) -> Value:
         """Adds a value: a count between 0 and `most` that is known only while the schedule runs.
