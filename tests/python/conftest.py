@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the tests of the Python package share, and `pytest --tap`, which prints results as TAP."""
 import faulthandler
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +106,38 @@ def pair():
     yield contexts
     for context in contexts:
         context.close()
+
+
+#: How an MPI is called: its launcher, and what it and mpi4py are told.
+MPIS = {
+    "MPICH": ("mpiexec.mpich", {"MPI4PY_MPIABI": "mpich"}),
+    "Open MPI": ("mpiexec.openmpi", {
+        "MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": "libmpi.so.40", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_plm_rsh_agent": ""})}
+
+ASK_MPI = """
+import ctypes
+from weft import _mpi
+from weft._library import companion
+print(_mpi._version_of(ctypes.CDLL(companion("libweft-mpi.so.0"))))
+"""
+
+
+@functools.lru_cache(maxsize=None)
+def mpi_of_weft():
+    """The MPI that weft was built for: its name, launcher and environment. Skips the test where there is none."""
+    said = subprocess.run([sys.executable, "-c", ASK_MPI], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True)
+    if "libweft-mpi" in said.stderr:
+        pytest.skip("weft was built without MPI")
+    assert said.returncode == 0, said.stderr
+    name = "Open MPI" if "Open MPI" in said.stdout else "MPICH"
+    launcher, environment = MPIS[name]
+    mpiexec = shutil.which(launcher) or shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("there is no %s" % launcher)
+    return name, mpiexec, environment
 
 
 class Ended:

@@ -3,18 +3,20 @@
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import pytest
 
+from conftest import mpi_of_weft
+
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "tools/examples/python"
 
 
-def run(*command):
+def run(*command, **more):
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, env=dict(os.environ, OMP_NUM_THREADS="1"), timeout=240)
+                          universal_newlines=True, env=dict(os.environ, OMP_NUM_THREADS="1", **more),
+                          timeout=240)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
@@ -52,9 +54,7 @@ def test_training_under_torchrun(tmp_path):
 def test_training_under_mpiexec():
     pytest.importorskip("torch")
     pytest.importorskip("mpi4py")
-    mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("there is no mpiexec")
+    _, mpiexec, settings = mpi_of_weft()
     algorithms = ["ddp-gloo", "wagma"]
     trained(run(mpiexec, "-n", 3, sys.executable, EXAMPLES / "train.py", "--json", "--algorithm",
-                ",".join(algorithms), "--steps", 80, "--compute", 1, "--late", "1:5"), algorithms, 3)
+                ",".join(algorithms), "--steps", 80, "--compute", 1, "--late", "1:5", **settings), algorithms, 3)

@@ -7,17 +7,15 @@ import sys
 
 import pytest
 
+from conftest import MPIS, mpi_of_weft
+
 pytest.importorskip("mpi4py")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm_rsh_agent": ""}
 
 
-def started(name, ranks, *arguments, **environment):
-    mpiexec = shutil.which(name)
-    if mpiexec is None:
-        pytest.skip("there is no %s" % name)
+def started(mpi, ranks, *arguments):
+    _, mpiexec, environment = mpi
     return subprocess.run([mpiexec, "-n", str(ranks), sys.executable, os.path.join(HERE, "mpi_worker.py")] +
                           list(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           universal_newlines=True, env=dict(os.environ, **environment), timeout=200)
@@ -26,14 +24,19 @@ def started(name, ranks, *arguments, **environment):
 @pytest.mark.parametrize("end", ["", "finalize", "leave"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_contexts(ranks, end):
-    done = started("mpiexec.mpich", ranks, *([end] if end else []), MPI4PY_MPIABI="mpich")
+    done = started(mpi_of_weft(), ranks, *([end] if end else []))
     assert (done.returncode, done.stdout.strip()) == (0, "ok"), done.stderr[-4000:]
 
 
 def test_another_mpi_is_refused():
-    done = started("mpiexec.openmpi", 1, MPI4PY_MPIABI="openmpi", MPI4PY_LIBMPI="libmpi.so.40", **OPEN_MPI)
+    ours = mpi_of_weft()[0]
+    theirs = next(name for name in MPIS if name != ours)
+    launcher, environment = MPIS[theirs]
+    if shutil.which(launcher) is None:
+        pytest.skip("there is no %s" % theirs)
+    done = started((theirs, shutil.which(launcher), environment), 1)
     if "cannot load MPI library" in done.stderr:
-        pytest.skip("there is no Open MPI")
+        pytest.skip("there is no %s" % theirs)
     assert done.returncode != 0
-    assert "UnsupportedError: mpi4py uses Open MPI" in done.stderr, done.stderr[-2000:]
-    assert "weft was built for MPICH" in done.stderr
+    assert "UnsupportedError: mpi4py uses %s" % theirs in done.stderr, done.stderr[-2000:]
+    assert "weft was built for %s" % ours in done.stderr

@@ -5,7 +5,6 @@ Starting processes takes longer than the tests: so a worker has many cases, and 
 """
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import tempfile
 import threading
 
 import pytest
+
+from conftest import mpi_of_weft
 
 pytest.importorskip("torch")
 
@@ -97,20 +98,12 @@ def test_failure(wrong, name):
 
 
 def test_over_mpi():
-    mpiexec = shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("there is no mpiexec")
-    from weft.context import transports
-
-    if not any(one["name"] == "mpi" and one["available"] for one in transports()):
-        pytest.skip("weft was built without MPI")
+    _, mpiexec, settings = mpi_of_weft()
     with tempfile.TemporaryDirectory() as folder:
         process = start([mpiexec, "-n", "3", sys.executable, "-W", "ignore",
                          os.path.join(HERE, "torch_backend_mpi.py"), os.path.join(folder, "store")],
-                        env=environment(WEFT_TORCH_TRANSPORT="mpi"))
+                        env=environment(WEFT_TORCH_TRANSPORT="mpi", **settings))
         text = finish([process])
-    if "another MPI" in text:
-        pytest.skip("mpiexec is of another MPI")
     for rank in range(3):
         assert "CASE mpi rank %d ok" % rank in text, text[-6000:]
 
