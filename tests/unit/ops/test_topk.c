@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Selection by magnitude, on every SIMD level and datatype, against a sort. */
 #include "support/selection.h"
+#include "support/sweep.h"
 
 #include "ops/topk.h"
 
@@ -162,7 +163,7 @@ static void run_level(weft_simd_t level)
         cr_skip_test("this build or processor has no %s", weft_simd_name(level));
     for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
         for (int kind = 0; kind < KINDS; kind++)
-            for (size_t i = 0; i < COUNT_OF(sizes); i++)
+            for (size_t i = 0; i < SWEPT(COUNT_OF(sizes), 10); i++)
                 try_size(sizes[i], dtypes[d], (enum kind)kind);
     }
 }

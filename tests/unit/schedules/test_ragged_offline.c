@@ -11,6 +11,7 @@
 #include "runtime/base/alloc.h"
 #include "support/interpreter.h"
 #include "support/ragged.h"
+#include "support/sweep.h"
 #include "tests/support/opaque.h"
 
 enum { MOST = 17 };
@@ -106,7 +107,7 @@ static void sweep_template(const char *name)
     const struct weft_template *template = weft_template_find(name);
     cr_assert_not_null(template);
     for (size_t a = 0; a <= template->algorithm_count; a++)
-        for (int size = 1; size <= MOST; size++) {
+        for (int size = 1; size <= SWEPT(MOST, 9); size++) {
             struct ragged c = {.name = name, .size = size, .dtype = WEFT_U32};
             c.op = weft_op_builtin(WEFT_SUM);
             c.algo = a < template->algorithm_count ? template->algorithms[a].name : NULL;
@@ -118,7 +119,7 @@ Test(ragged_offline, pat_with_any_aggregation)
 {
     static const char *const names[] = {"allgatherv", "reduce-scatterv"};
     for (int n = 0; n < 2; n++)
-        for (int size = 1; size <= MOST; size++) {
+        for (int size = 1; size <= SWEPT(MOST, 9); size++) {
             struct ragged c = {.name = names[n], .algo = "pat", .size = size, .dtype = WEFT_U32};
             c.op = weft_op_builtin(WEFT_SUM);
             c.aggregate = 1 + (size_t)size % 3;
@@ -155,7 +156,7 @@ Test(ragged_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
 {
     const struct weft_template *template = weft_template_find("reduce-scatterv");
     const struct weft_op *op = opaque_op(0);
-    for (int size = 1; size <= MOST; size++) {
+    for (int size = 1; size <= SWEPT(MOST, 9); size++) {
         struct ragged c = {.name = "reduce-scatterv", .size = size, .op = op};
         c.dtype = weft_dtype_opaque(3);
         sweep(&c, template);
@@ -169,7 +170,7 @@ Test(ragged_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
 Test(ragged_offline, the_checker_finds_nothing_up_to_33_ranks)
 {
     for (int n = 0; ragged_names[n]; n++)
-        for (int size = 1; size <= 33; size += size < 9 ? 1 : 6)
+        for (int size = 1; size <= SWEPT(33, 15); size += size < 9 ? 1 : 6)
             for (int way = 0; way < 4; way++) {
                 struct weft_schedule *schedules[RAGGED_MOST];
                 struct weft_check_report *report = NULL;

@@ -11,6 +11,7 @@
 #include "runtime/plan/plan.h"
 #include "support/affine.h"
 #include "support/interpreter.h"
+#include "support/sweep.h"
 
 enum { MOST = 33 };
 
@@ -97,7 +98,7 @@ static void sweep(const char *algo, int colocated)
     static const size_t counts[] = {0, 1, 7, 37}, segments[] = {WEFT_SEGMENT_NONE, 8, 24};
     struct weft_op *op = affine_op();
     cr_assert_not_null(op);
-    for (int ranks = 1; ranks <= MOST; ranks++)
+    for (int ranks = 1; ranks <= SWEPT(MOST, 10); ranks++)
         for (int servers = 1; servers <= ranks; servers++) {
             int few = ranks > 9; /* of many only those that are at an end, and some between */
             if ((!colocated && servers == ranks && ranks > 1) ||

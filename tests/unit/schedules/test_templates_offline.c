@@ -12,6 +12,7 @@
 
 #include "support/affine.h"
 #include "support/interpreter.h"
+#include "support/sweep.h"
 
 enum { MOST = 17, SEEDS = 3 };
 
@@ -150,7 +151,7 @@ static void sweep_template(const char *name)
     const struct weft_template *template = weft_template_find(name);
     cr_assert_not_null(template);
     for (size_t a = 0; a < template->algorithm_count; a++)
-        for (int size = 1; size <= MOST; size++) {
+        for (int size = 1; size <= SWEPT(MOST, 8); size++) {
             struct cell c = {.name = name, .size = size, .low = 0};
             weft_template_params_init(&c.params);
             c.params.algo = template->algorithms[a].name;
