@@ -395,3 +395,25 @@ def test_bf16_is_ml_dtypes_if_that_is_there():
     expected = numpy.dtype("uint16") if known is None else numpy.dtype(known.bfloat16)
     assert buffers.numpy_dtype(number) == expected
     assert buffers.dtype("bfloat16") == number
+
+
+def test_plain_tensors_by_the_short_way():
+    """What numpy cannot show, or is no plain memory, goes the long way, and both are held while they are used."""
+    torch = pytest.importorskip("torch")
+    for _ in range(2):  # datatypes are known from the first time on
+        for kind in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8):
+            tensor = torch.ones(3, 4, dtype=kind, requires_grad=kind.is_floating_point)
+            where, count, number, order = buffers.locate(tensor, "x", True)
+            assert int(ffi.cast("uintptr_t", where)) == tensor.data_ptr()
+            assert (count, buffers.dtype(kind), order) == (12, number, None)
+        turned = torch.ones(3, 4).t()
+        assert buffers.locate(turned, "x")[3] == ((4, 3), (1, 4))
+        lazy = torch.complex(torch.ones(2), torch.ones(2)).conj()
+        for tensor, text in ((lazy, "lazy conjugate"), (torch.ones(8)[::2], "not contiguous"),
+                             (torch.ones(2, 2).to_sparse(), "expected a dense tensor")):
+            with pytest.raises(weft.InvalidError, match="x is .*%s|x has .*%s" % (text, text)):
+                buffers.locate(tensor, "x")
+    where = buffers.locate(torch.ones(1000), "x")[0]  # which keeps it
+    gc.collect()
+    others = [torch.zeros(1000) for _ in range(50)]
+    assert (numpy.frombuffer(ffi.buffer(where), "f4") == 1).all() and len(others) == 50

@@ -373,13 +373,22 @@ def stream_pointer(stream: Any) -> Any:
 def locate(thing: Any, what: str, writable: bool = False) -> Tuple[Any, int, int, Optional[tuple]]:
     """What of :func:`buffer` a call needs, of memory of the host: address, count, datatype and order. The
     address keeps the memory."""
-    if type(thing) is numpy.ndarray:
+    kind = type(thing)
+    if kind is numpy.ndarray:
         number = _by_numpy.get(thing.dtype)
         if number is not None:
             try:
                 return ffi.from_buffer(_CHARS, thing, writable), thing.size, number, None
             except (ValueError, BufferError, TypeError):
                 pass  # in another order, read-only, or of a datatype that no other library knows
+    elif kind is getattr(sys.modules.get("torch"), "Tensor", None):
+        number = _by_torch.get(thing.dtype)
+        if number is not None:
+            try:
+                array = thing.detach().numpy()  # which refuses all that is no plain memory of the host
+                return ffi.from_buffer(_CHARS, array, True), array.size, number, None
+            except (ValueError, BufferError, TypeError, RuntimeError):
+                pass
     found = buffer(thing, what, writable)
     # What is to be called when the address is gone keeps the memory until then.
     address = _life.freed(found.address, lambda _, keep=found.keep: None)
