@@ -18,6 +18,7 @@
 #include <weft/weft.h>
 
 #include "support/dag.h"
+#include "support/sweep.h"
 #include "support/virtual_ranks.h"
 #include "tests/support/bind.h"
 #include "tests/support/placed.h"
@@ -28,11 +29,7 @@ enum { IMAGINED = 1 }; /* devices of virtual ranks */
 enum { IMAGINED = 0 };
 #endif
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { SEEDS = 60 };
-#else
-enum { SEEDS = 150 };
-#endif
+enum { SEEDS = SWEPT(150, 25) };
 enum { MOST_RANKS = 9, MOST_RUNS = 2, MOST_VERSIONS = 4, USER_SLOTS = 3, MOST_PIECES = 6 };
 #define MOST_BYTES ((size_t)4 << 20)
 #define PATIENCE   UINT64_C(60000000000)

@@ -4,6 +4,7 @@
 
 #include "support/ranks.h"
 #include "support/structs.h"
+#include "support/sweep.h"
 
 /* A rank that fails ends the process, so that the others need not wait for it. */
 static void one_rank(struct ranks *ranks, struct weft_context *context, int rank)
@@ -24,7 +25,7 @@ Test(structs, local_ranks)
     static const int sizes[] = {2, 3, 5, 8};
     int few = 0;
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < SWEPT(sizeof sizes / sizeof sizes[0], 2); i++) {
         struct ranks ranks;
 
         ranks_init(&ranks, sizes[i], one_rank, &few);
@@ -55,7 +56,7 @@ Test(structs, virtual_ranks)
     static const int sizes[] = {1, 2, 3, 5, 7, 13};
     int few = 1;
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < SWEPT(sizeof sizes / sizeof sizes[0], 4); i++) {
         struct weft_virtual_config config;
         struct weft_net net;
 

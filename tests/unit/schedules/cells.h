@@ -16,6 +16,7 @@
 #include <weft/weft.h>
 
 #include "support/interpreter.h"
+#include "support/sweep.h"
 #include "tests/support/bind.h"
 #include "tests/support/opaque.h"
 #include "tests/support/placed.h"
@@ -29,7 +30,7 @@ static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8};
 #else
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
 #endif
-enum { SIZES = sizeof sizes / sizeof sizes[0] };
+enum { SIZES = SWEPT(sizeof sizes / sizeof sizes[0], 6) };
 
 /* ---- teams: ranks in threads, with one context for all that they do ---- */
 

@@ -8,6 +8,7 @@
 
 #include "runtime/base/alloc.h"
 #include "tests/support/blocking.h"
+#include "tests/support/sweep.h"
 #include "tests/support/virtual_ranks.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -17,7 +18,7 @@ enum { STRIDE = 1, MANY = 100000 };
 #endif
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
-enum { SIZES = sizeof sizes / sizeof sizes[0] };
+enum { SIZES = SWEPT(sizeof sizes / sizeof sizes[0], 6) };
 
 static void configure(struct weft_context *context, size_t plans, size_t bytes)
 {

@@ -7,6 +7,7 @@
 
 #include "support/ragged.h"
 #include "tests/support/opaque.h"
+#include "tests/support/sweep.h"
 #include "tests/support/virtual_ranks.h"
 
 enum { STARTS = 2 };
@@ -59,7 +60,7 @@ static void sweep_locally(struct ranks *ranks, struct weft_context *context, int
 
 static void on_local_ranks(const char *name)
 {
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < SWEPT(sizeof sizes / sizeof sizes[0], 6); i++) {
         struct ranks ranks;
         ranks_init(&ranks, sizes[i], sweep_locally, (void *)(uintptr_t)name);
         if (i % 3 == 1)
