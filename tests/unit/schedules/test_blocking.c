@@ -11,11 +11,7 @@
 #include "tests/support/sweep.h"
 #include "tests/support/virtual_ranks.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { STRIDE = 7, MANY = 2000 };
-#else
-enum { STRIDE = 1, MANY = 100000 };
-#endif
+enum { STRIDE = SWEPT(1, 7), MANY = SWEPT(100000, 2000) };
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
 enum { SIZES = SWEPT(sizeof sizes / sizeof sizes[0], 6) };

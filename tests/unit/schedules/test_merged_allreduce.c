@@ -10,6 +10,8 @@
 
 #include <weft/weft.h>
 
+#include "tests/support/sweep.h"
+
 enum { MOST_RANKS = 33, MOST_LAYERS = 40 };
 
 static uint64_t random_state = 20261122;
@@ -252,11 +254,7 @@ static size_t draw_layers(struct weft_merge_layer *layers, int size)
     return count;
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { TURNS = 3 };
-#else
-enum { TURNS = 15 };
-#endif
+enum { TURNS = SWEPT(15, 3) };
 
 Test(merged_allreduce, the_simulated_end_is_the_planned_one)
 {

@@ -11,11 +11,7 @@
 #include "tests/support/virtual_ranks.h"
 
 enum { STARTS = 2 };
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { STRIDE = 5 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = SWEPT(1, 5) };
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
 

@@ -10,13 +10,10 @@
 #include "runtime/base/alloc.h"
 #include "tests/support/blocking.h"
 #include "tests/support/sums.h"
+#include "tests/support/sweep.h"
 #include "tests/support/virtual_ranks.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { STRIDE = 23, MANY = 2000 };
-#else
-enum { STRIDE = 3, MANY = 20000 };
-#endif
+enum { STRIDE = SWEPT(3, 23), MANY = SWEPT(20000, 2000) };
 
 static const int sizes[] = {1, 2, 3, 5};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };

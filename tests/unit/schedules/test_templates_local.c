@@ -9,11 +9,7 @@
 
 /* Kernels of devices over fibers take their time. */
 enum { SLOWER = PLACED ? 7 : 1 };
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { STRIDE = 5 * SLOWER };
-#else
-enum { STRIDE = SLOWER };
-#endif
+enum { STRIDE = SWEPT(SLOWER, 5 * SLOWER) };
 static void pick_op(struct cell *c, const struct team *team, int ordered)
 {
     unsigned pick = (unsigned)((c->number >> 16) % (WEFT_OP_COUNT + 2));
