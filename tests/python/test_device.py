@@ -3,7 +3,6 @@
 stand-in (tests/gpu/standin), which counts what is wrong."""
 import ctypes
 import gc
-import itertools
 
 import numpy
 import pytest
@@ -257,18 +256,20 @@ def test_placing_adds_copies():
     assert s.node_count == before + 1 and s.nodes[-1]["kind"] == "copy"
 
 
+@pytest.mark.parametrize("count", [0, 1, 999])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("algo", ["ring", "recursive-doubling", "reduce-scatter-allgather"])
-def test_templates_on_devices(on_device, algo):
-    x = [Array(numpy.arange(999, dtype="f4") * (rank + 1)) for rank in range(2)]
-    y = [Array(numpy.zeros(999, "f4")) for rank in range(2)]
-    runs = []
-    for rank, context in enumerate(on_device):
-        s = weft.build("allreduce", rank, 2, algo=algo, count=999, dtype="f32", memory="device")
-        runs.append(s.commit().run(context, send=x[rank], recv=y[rank]))
-    in_threads(*[run.execute for run in runs])
-    for rank in range(2):
-        assert (y[rank].get() == numpy.arange(999) * 3).all()
-        runs[rank].close()
+def test_templates_on_devices(algo, size, count):
+    def program(context):
+        x = Array(numpy.arange(count, dtype="f4") * (context.rank + 1))
+        y = Array(numpy.zeros(count, "f4"))
+        s = weft.build("allreduce", context.rank, size, algo=algo, count=count, dtype="f32", memory="device")
+        with s.commit().run(context, send=x, recv=y) as run:
+            run.execute()
+        return y.get()
+
+    expected = numpy.arange(count) * (size * (size + 1) // 2)
+    assert all((found == expected).all() for found in weft.run_local(size, program, device="cuda:0"))
 
 
 def test_an_array_is_held_while_it_is_bound(on_device):
@@ -346,21 +347,17 @@ def averaging(contexts, program):
 
 def test_averages_of_devices(on_device):
     def program(rank, context, tensors):
-        with weft.GroupAverage(context, tensors, sync_period=2, initial=None) as average:
-            states = []
-            for _ in range(4):
-                result = average.step()
-                states.append(average.state())
-            assert result.synchronised
-            return states[-1]
+        found = []
+        with weft.GroupAverage(context, tensors, sync_period=1, initial="broadcast") as average:
+            for turn in range(3):
+                for i, one in enumerate(tensors):
+                    one.set(numpy.full(one.shape, 1.0 + rank + turn + 10 * i))
+                assert average.step().synchronised
+                found.append([set(one.get()) for one in tensors])
+            return found, average.state()["stats"]["steps"]
 
-    # They begin as rank 0's, so all averages are those.
-    models = [[Array(numpy.full(7, 3.0, "f4")), Array(numpy.full(130, 5.0, "f4"))] for _ in range(2)]
-    states = in_threads(*[lambda rank=rank: program(rank, on_device[rank], models[rank])
-                          for rank in range(2)])
-    for rank in range(2):
-        assert (models[rank][0].get() == 3).all() and (models[rank][1].get() == 5).all()
-        assert states[rank]["stats"]["steps"] == 4
+    _, found = averaging(on_device, program)
+    assert found == [([[{1.5 + turn}, {11.5 + turn}] for turn in range(3)], 3)] * 2
 
 
 def test_steps_on_streams(on_device):
@@ -428,30 +425,26 @@ def test_sides_are_not_mixed(on_device):
 
 def test_states_of_sums_on_devices(on_device):
     """Gradients that no version has taken yet are copied out of the device, and back into it."""
-    def program(rank, context, tensors):
-        with weft.GroupAverage(context, tensors, sync_period=3, contribution="accumulate") as average:
-            for one in tensors:
-                one.set(numpy.full(one.shape, 1.0))
-            average.step()
-            state = average.state()
-        with weft.GroupAverage(context, tensors, sync_period=3, contribution="accumulate",
-                               state=state) as average:
-            total = numpy.zeros(7)
-            again = average.state()
-            for _ in range(5):
-                for one in tensors:
-                    one.set(numpy.zeros(one.shape))
-                average.step()
-                total += tensors[0].get()
-            return state, again
+    tensors = [[Array(numpy.full(7, 1.0 + rank, "f4")), Array(numpy.full(130, 3.0 + rank, "f4"))]
+               for rank in range(2)]
 
-    _, states = averaging(on_device, program)
-    for state, again in states:
-        assert set(state) == set(again)
-        for name in ("pending", "failed"):
-            first, second = state[name], again[name]
-            assert (first is None) == (second is None)
-            assert first is None or isinstance(first, numpy.ndarray) and (first == second).all()
+    def created(states):
+        return in_threads(*[lambda rank=rank: weft.GroupAverage(
+            on_device[rank], tensors[rank], sync_period=100, contribution="accumulate", patience=0,
+            state=states[rank]) for rank in range(2)])
+
+    averages = created([None, None])
+    averages[0].step()
+    assert averages[1].step().stale  # its version has been without it
+    states = [one.state() for one in averages]
+    for one in averages:
+        one.close()
+    assert states[0]["pending"] is None
+    assert (states[1]["pending"] == [2.0] * 7 + [4.0] * 130).all()
+    averages = created(states)
+    assert (averages[1].state()["pending"] == states[1]["pending"]).all()
+    for one in averages:
+        one.close()
 
 
 @pytest.mark.parametrize("kind", ["f4", "f2"])
@@ -474,11 +467,8 @@ def test_sparse_averages_of_devices(on_device, kind):
 
 def test_devices_in_many_threads(on_device):
     """Arrays that come and go while ranks run."""
-    numbers = itertools.count()
-
     def program(rank):
         for turn in range(20):
-            next(numbers)
             x, y = numpy.full(1000, rank + turn, "f8"), Array(numpy.zeros(1000))
             run = exchange_of(rank, "device").commit().run(on_device[rank], x=Array(x), y=y)
             run.execute()
