@@ -655,7 +655,7 @@ static struct team draw_team(int *quota)
 
 Test(check_parts, what_passes_works)
 {
-    enum { MUTANTS = 2000 };
+    enum { MUTANTS = SWEPT(2000, 400) };
     int passed = 0, caught = 0;
     char text[120];
 

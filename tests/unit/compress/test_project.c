@@ -7,6 +7,8 @@
 
 #include <weft/weft.h>
 
+#include "support/sweep.h"
+
 #define UNIT 0x1p-24
 
 static uint64_t state;
@@ -174,7 +176,7 @@ static const size_t few[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 
 Test(project, defined_bits_at_every_level)
 {
     state = 1;
-    for (size_t s = 1; s <= 20; s += s < 10 ? 1 : 5)
+    for (size_t s = 1; s <= 20; s += s < 10 ? SWEPT(1, 4) : 5)
         for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
             const size_t d = few[i];
 

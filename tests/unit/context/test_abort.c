@@ -178,7 +178,7 @@ static uint64_t abort_at(int size, int culprit, uint64_t at, uint64_t seed)
 Test(abort, at_every_event)
 {
     static const int sizes[] = {1, 2, 3, 5, 8, 13};
-    for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++) {
+    for (int s = 0; s < (int)SWEPT(sizeof sizes / sizeof *sizes, 4); s++) {
         int size = sizes[s];
         uint64_t events = abort_at(size, 0, UINT64_MAX, 1);
         for (uint64_t at = 0; at < events; at++)

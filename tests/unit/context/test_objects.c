@@ -52,7 +52,7 @@ static size_t memory_used(void)
     return info.uordblks + info.hblkhd;
 }
 
-enum { MANY = 1000000, SHARE = 50 };
+enum { MANY = SWEPT(1000000, 20000), SHARE = 50 };
 
 /* Of every SHARE runs one exchanges messages, and one is started by a rank alone: what it has sent
  * comes when the run of the other is gone, or before it is there. */

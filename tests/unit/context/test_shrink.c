@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
+enum { SIZES = SWEPT(sizeof sizes / sizeof *sizes, 6) };
 enum { PHASES = 4, MOST = 16 };
 
 struct leaving {
@@ -74,8 +75,8 @@ static void play(int size, uint64_t seed, weft_progress_t progress)
 
 Test(shrink, ranks_that_return_are_counted_out)
 {
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (uint64_t seed = 1; seed <= 25; seed++) {
+    for (size_t i = 0; i < SIZES; i++)
+        for (uint64_t seed = 1; seed <= SWEPT(25, 5); seed++) {
             play(sizes[i], seed, WEFT_PROGRESS_CALLER);
             play(sizes[i], seed, WEFT_PROGRESS_HELPER);
         }
@@ -107,7 +108,7 @@ static void destroy_one(struct ranks *ranks, struct weft_context *context, int r
 
 Test(shrink, ranks_that_have_destroyed_the_context_are_counted_out)
 {
-    for (size_t i = 1; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 1; i < SIZES; i++)
         ranks_run_each_progress(destroy_one, sizes[i], NULL);
 }
 
@@ -158,8 +159,8 @@ static void abort_while_shrinking(struct ranks *ranks, struct weft_context *cont
 
 Test(shrink, an_abort_ends_it_on_all_ranks)
 {
-    for (size_t i = 1; i < sizeof sizes / sizeof *sizes; i++)
-        for (int again = 0; again < 20; again++)
+    for (size_t i = 1; i < SIZES; i++)
+        for (int again = 0; again < SWEPT(20, 4); again++)
             ranks_run_each_progress(abort_while_shrinking, sizes[i], NULL);
 }
 

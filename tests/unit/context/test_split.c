@@ -10,6 +10,7 @@
 #include "support/splitting.h" /* after CHECK and OK */
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
+enum { SIZES = SWEPT(sizeof sizes / sizeof *sizes, 6) };
 
 /* ---- at random ---- */
 
@@ -23,8 +24,8 @@ static void random_life(struct ranks *ranks, struct weft_context *context, int r
 
 Test(split, splits_of_splits_are_what_they_should_be)
 {
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (uint64_t seed = 1; seed <= 3; seed++)
+    for (size_t i = 0; i < SIZES; i++)
+        for (uint64_t seed = 1; seed <= SWEPT(3, 1); seed++)
             ranks_run_each_way(random_life, sizes[i], &seed);
 }
 
@@ -50,7 +51,7 @@ static void no_colour(struct ranks *ranks, struct weft_context *context, int ran
 
 Test(split, a_rank_of_no_colour_waits_for_nobody)
 {
-    for (size_t i = 1; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 1; i < SIZES; i++)
         ranks_run_each_progress(no_colour, sizes[i], NULL);
 }
 
@@ -74,15 +75,17 @@ struct measure {
     size_t before, after; /* bytes in use */
 };
 
+enum { MANY = SWEPT(10000, 1000) };
+
 static void many(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct measure *measure = ranks->user;
-    split_and_free(context, 2000);
+    split_and_free(context, MANY / 5);
     ranks_meet(ranks);
     if (rank == 0)
         measure->before = mallinfo2().uordblks;
     ranks_meet(ranks);
-    split_and_free(context, 10000);
+    split_and_free(context, MANY);
     ranks_meet(ranks);
     if (rank == 0)
         measure->after = mallinfo2().uordblks;

@@ -239,7 +239,7 @@ Test(wait_node, a_run_that_is_cancelled_lets_its_waiters_go)
 
 /* LAYERS sums of a ring's neighbours, each held by an event, one after the other; the last is
  * large, so that others have to be polled for. */
-enum { LAYERS = 5, COUNT = 300, STEPS = 40, MOST_RANKS = 5 };
+enum { LAYERS = 5, COUNT = 300, STEPS = SWEPT(40, 10), MOST_RANKS = 5 };
 
 struct layers {
     weft_slot_t mine, sum;

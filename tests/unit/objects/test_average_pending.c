@@ -201,11 +201,11 @@ Test(average_pending, no_gradient_is_lost_or_counts_twice, .timeout = 140)
     struct history *history = malloc(sizeof *history);
     int pending = 0;
     CHECK(history);
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 80); seed++) {
         draw_history(history, seed);
         pending += run_history(history);
     }
-    cr_assert_gt(pending, 100);
+    cr_assert_gt(pending, SWEPT(100, 20));
     free(history);
 }
 

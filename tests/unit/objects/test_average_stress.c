@@ -70,7 +70,7 @@ static void judge(const struct cast *cast, int status, const char *ranks)
 
 Test(average_stress, local_ranks, .timeout = 0)
 {
-    unsigned long long first = 0, count = 150;
+    unsigned long long first = 0, count = SWEPT(150, 30);
     struct weft_context_config config;
     struct cast *cast = new_cast();
     weft_context_config_init(&config);
@@ -114,7 +114,7 @@ static void draw_network(struct weft_virtual_config *config, uint64_t seed)
 
 Test(average_stress, virtual_ranks, .timeout = 0)
 {
-    unsigned long long first = 0, count = 400;
+    unsigned long long first = 0, count = SWEPT(400, 60);
     struct weft_virtual_config config;
     struct cast *cast = new_cast();
     seeds(&first, &count);
@@ -132,7 +132,7 @@ Test(average_stress, virtual_ranks, .timeout = 0)
  * for, a step is a matter of messages. */
 Test(average_stress, nobody_waits_for_a_sleeper, .timeout = 0)
 {
-    unsigned long long first = 0, count = 60;
+    unsigned long long first = 0, count = SWEPT(60, 12);
     struct weft_virtual_config config;
     struct cast *cast = new_cast();
     weft_virtual_config_init(&config);

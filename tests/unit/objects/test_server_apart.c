@@ -4,7 +4,7 @@
 
 #include "server_apart.h"
 
-enum { SEEDS = 420 };
+enum { SEEDS = SWEPT(420, 80) };
 
 static void tell_all(weft_server_sync_t sync, uint64_t first, uint64_t count)
 {

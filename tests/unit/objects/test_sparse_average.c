@@ -607,7 +607,7 @@ Test(sparse_average, a_gradient_that_is_not_finite_counts_as_zero)
 
 Test(sparse_average, virtual_ranks_under_delays)
 {
-    for (uint64_t seed = 1; seed <= 120; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(120, 30); seed++) {
         struct training training = variant_of((weft_sparse_method_t)(seed % METHODS),
                                               1 + (int)(scramble(seed) % 17), (int)(seed / 3));
         training.seed = seed;

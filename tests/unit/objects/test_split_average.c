@@ -88,7 +88,7 @@ static int trained(struct weft_context *context, void *user)
 
 Test(split_average, ranks_are_late_and_leave_at_once)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++) {
         struct weft_virtual_config config = with_seed(seed);
         struct training training = {.seed = seed, .failing = -1};
         config.delay_ns = 20000;
@@ -100,7 +100,7 @@ Test(split_average, ranks_are_late_and_leave_at_once)
 
 Test(split_average, one_fails_and_its_relatives_do_not)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++) {
         struct weft_virtual_config config = with_seed(seed);
         struct training training = {.seed = seed, .failing = (int)(seed % 3)};
         config.delay_ns = 20000;

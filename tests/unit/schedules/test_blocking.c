@@ -11,7 +11,7 @@
 #include "tests/support/sweep.h"
 #include "tests/support/virtual_ranks.h"
 
-enum { STRIDE = SWEPT(1, 7), MANY = SWEPT(100000, 2000) };
+enum { STRIDE = SWEPT(1, 13), MANY = SWEPT(100000, 2000) };
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
 enum { SIZES = SWEPT(sizeof sizes / sizeof sizes[0], 6) };

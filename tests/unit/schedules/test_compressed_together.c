@@ -245,7 +245,7 @@ static void cancel_and_go_on(struct ranks *ranks, struct weft_context *context, 
 
     OK(weft_run_execute(bound.run));
     expected = digest(&bound);
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < SWEPT(12, 4); round++) {
         ranks_meet(ranks);
         OK(weft_run_start(bound.run));
         if (rank == round % RANKS) {

@@ -122,7 +122,7 @@ Test(projected_templates, projections_of_sums)
 
 Test(projected_templates, projections_in_segments_and_late)
 {
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(40, 12); seed++) {
         struct trial *trial = projected_trial(seed % 2, (int)(seed / 2 % 2));
         int size = 1 + (int)(seed % MOST_RANKS);
 

@@ -11,7 +11,7 @@
 #include "tests/support/virtual_ranks.h"
 
 enum { STARTS = 2 };
-enum { STRIDE = SWEPT(1, 5) };
+enum { STRIDE = SWEPT(1, 11) };
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
 
@@ -103,7 +103,7 @@ static int sweep_virtually(struct weft_context *context, void *user)
 
 Test(ragged_local, every_template_on_virtual_ranks)
 {
-    for (uint64_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (uint64_t i = 0; i < SWEPT(sizeof sizes / sizeof sizes[0], 6); i++) {
         struct weft_virtual_config config = with_seed(17 + i);
         struct weft_net net;
         int stride = 3 * STRIDE;

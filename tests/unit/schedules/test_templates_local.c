@@ -9,7 +9,7 @@
 
 /* Kernels of devices over fibers take their time. */
 enum { SLOWER = PLACED ? 7 : 1 };
-enum { STRIDE = SWEPT(SLOWER, 5 * SLOWER) };
+enum { STRIDE = SWEPT(SLOWER, 13 * SLOWER) };
 static void pick_op(struct cell *c, const struct team *team, int ordered)
 {
     unsigned pick = (unsigned)((c->number >> 16) % (WEFT_OP_COUNT + 2));
@@ -119,7 +119,7 @@ static void sweep_virtually(const char *name)
                         .work = sweep,
                         .stride = stride_of(name, 3 * STRIDE + 2)};
     uint64_t seed = name[0] + 256u * (unsigned char)name[strlen(name) - 1];
-    for (size_t i = 0; i < sizeof virtual_sizes / sizeof virtual_sizes[0]; i++, seed++) {
+    for (size_t i = 0; i < SWEPT(sizeof virtual_sizes / sizeof virtual_sizes[0], 6); i++, seed++) {
         team.size = virtual_sizes[i];
         make_ops(&team);
         run_virtual_team(&team, seed);

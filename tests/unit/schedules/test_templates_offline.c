@@ -108,7 +108,7 @@ static void check(const struct cell *c)
     build_all(c, schedules);
     cr_assert_eq(interp_memory_create(&initial, view, c->size), 0);
     each_input(c, schedules, &initial, NULL, 0, fill);
-    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(2 * SEEDS, 2); seed++) {
         struct interp_options options = {.seed = seed * 77 + 1, .rendezvous = seed & 1};
         cr_assert_eq(interp_memory_create(&memory, view, c->size), 0);
         each_input(c, schedules, &memory, &initial, 0, copy);
@@ -257,7 +257,7 @@ Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         const struct weft_template *template = weft_template_find(names[n]);
         for (size_t a = 0; a <= template->algorithm_count; a++)
-            for (int size = 1; size <= MOST; size++) {
+            for (int size = 1; size <= SWEPT(MOST, 6); size++) {
                 struct cell c = {.name = names[n], .size = size, .low = -1};
                 weft_template_params_init(&c.params);
                 c.params.dtype = WEFT_U64;
@@ -310,7 +310,7 @@ Test(templates_offline, pat_with_any_aggregation)
 {
     static const char *const names[] = {"allgather", "reduce-scatter"};
     for (size_t n = 0; n < 2; n++)
-        for (int size = 1; size <= 33; size++)
+        for (int size = 1; size <= SWEPT(33, 9); size++)
             for (size_t blocks = 1; blocks<8; blocks += blocks> 2 ? 2 : 1) {
                 struct cell c = {.name = names[n], .size = size, .low = 0};
                 weft_template_params_init(&c.params);
@@ -370,7 +370,7 @@ Test(templates_offline, every_datatype_and_operation)
 /* Where ranks are: blocks of three, round robin, all apart, one alone. */
 Test(templates_offline, hierarchical_on_nodes)
 {
-    for (int size = 1; size <= MOST; size++)
+    for (int size = 1; size <= SWEPT(MOST, 9); size++)
         for (int layout = 0; layout < 4; layout++) {
             int nodes[MOST];
             struct cell c = {.name = "allreduce", .size = size};

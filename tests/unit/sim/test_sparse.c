@@ -7,6 +7,8 @@
 
 #include <weft/weft.h>
 
+#include "support/sweep.h"
+
 struct job {
     const char *name;
     const char *algo;
@@ -75,7 +77,7 @@ Test(sim_sparse, closed_formulas_up_to_1024_ranks)
 
     for (size_t i = 0; i < 3; i++)
         for (size_t j = 0; j < 3; j++)
-            for (int size = 2; size <= 1024; size *= 2)
+            for (int size = 2; size <= SWEPT(1024, 256); size *= 2)
                 for (size_t k = 1; k <= 1000; k *= 1000) {
                     double a = alphas[i], kb = betas[j] * (double)k, log = log2(size);
                     struct job job = {"gtopk", "tree", size, 100000, k, a, betas[j]};

@@ -147,7 +147,7 @@ static void move_each(size_t count, int receiver)
 {
     for (int from = 0; from < MEMORIES; from++)
         for (int to = 0; to < MEMORIES; to++)
-            for (int how = 0; how < 3; how++) {
+            for (int how = SWEPT(0, (from + to) % 3); how < 3; how += SWEPT(1, 3)) {
                 struct moved moved = {.count = count,
                                       .from = from,
                                       .to = to,
@@ -394,7 +394,7 @@ static void walk_off(struct ranks *ranks, struct weft_context *context, int rank
 
 Test(shared_bulk, left_in_the_middle)
 {
-    for (int round = 0; round < 10; round++)
+    for (int round = 0; round < SWEPT(10, 3); round++)
         for (int size = 2; size < 5; size++)
             run_each_way(walk_off, size, NULL);
 }

@@ -46,7 +46,7 @@ static void play(uint64_t seed)
 
 Test(virtual_split, splits_of_splits_whatever_overtakes_what)
 {
-    for (uint64_t seed = 1; seed <= 3000; seed++)
+    for (uint64_t seed = 1; seed <= SWEPT(3000, 600); seed++)
         play(seed);
 }
 
@@ -81,7 +81,7 @@ static int until_it_fails(struct weft_context *context, void *user)
 Test(virtual_split, ranks_that_stop_leave_nobody_waiting_for_ever)
 {
     int failed = 0;
-    for (uint64_t seed = 1; seed <= 500; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(500, 100); seed++) {
         struct weft_virtual_config config = with_seed(seed);
         struct life life = {seed, 0};
         int size = 2 + (int)(seed % 6);
@@ -95,7 +95,7 @@ Test(virtual_split, ranks_that_stop_leave_nobody_waiting_for_ever)
                   "seed %llu: %s", (unsigned long long)seed, weft_error_text());
         failed += status < 0;
     }
-    cr_assert_gt(failed, 100);
+    cr_assert_gt(failed, SWEPT(100, 20));
 }
 
 /* ---- an abort while a context is being split ---- */
@@ -133,7 +133,7 @@ static int abort_the_parent(struct weft_context *context, void *user)
 
 Test(virtual_split, an_abort_leaves_nobody_waiting_in_a_context_that_others_have_not)
 {
-    for (uint64_t seed = 1; seed <= 2000; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(2000, 400); seed++) {
         struct weft_virtual_config config = with_seed(seed);
         struct life life = {seed, 0};
         config.delay_ns = 30000;
