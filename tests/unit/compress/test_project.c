@@ -195,12 +195,12 @@ Test(project, defined_bits_of_large_ones)
     state = 2;
     try_project(3000, 2, 3000 * 11 - 5, 1);
     try_project(100000, 1, 100000, 0);
-    try_project(1030, 200, 1030 * 7, 1);
-    try_project(60, 60, 60 * 700, 1);
+    try_project(1030, SWEPT(200, 100), 1030 * 7, 1);
+    try_project(60, 60, 60 * SWEPT(700, 90), 1);
     try_project(5, 5, 5 * 3000 + 2, 1);
     try_reconstruct(2000, 3, 2000 * 11 - 5, 1);
-    try_reconstruct(600, 300, 600 * 5, 1);
-    try_reconstruct(60, 60, 60 * 700, 1);
+    try_reconstruct(600, SWEPT(300, 150), 600 * 5, 1);
+    try_reconstruct(60, 60, 60 * SWEPT(700, 90), 1);
     try_correlate(3000, 2, 40);
-    try_correlate(300, 150, 300);
+    try_correlate(300, SWEPT(150, 100), 300);
 }

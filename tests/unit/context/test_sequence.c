@@ -75,7 +75,7 @@ Test(sequence, a_step_may_be_any_run_on_any_rank)
 
 Test(sequence, on_virtual_ranks_with_delays)
 {
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(40, 8); seed++) {
         struct weft_virtual_config config = with_delays(seed, 30000, 0.2, 400000);
         OK(weft_virtual_run(1 + (int)(seed % 9), &config, mix, NULL));
     }
@@ -234,7 +234,7 @@ Test(sequence, a_rank_may_fail_a_step_and_the_next_is_as_good_as_ever)
 
 Test(sequence, the_same_on_virtual_ranks)
 {
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(60, 12); seed++) {
         struct weft_virtual_config config = with_delays(seed, 30000, 0.2, 400000);
         OK(weft_virtual_run(1 + (int)(seed % 12), &config, give_up_in_turn, NULL));
     }
@@ -339,7 +339,7 @@ Test(sequence, a_callback_may_fail_the_step_to_come)
         OK(local_run(size, WEFT_PROGRESS_CALLER, give_up_in_a_callback, NULL));
         OK(local_run(size, WEFT_PROGRESS_HELPER, give_up_in_a_callback, NULL));
     }
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(20, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 30000, 0.2, 400000);
         OK(weft_virtual_run(1 + (int)(seed % 6), &config, give_up_in_a_callback, NULL));
     }

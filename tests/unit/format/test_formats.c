@@ -7,6 +7,7 @@
 #include "runtime/base/alloc.h"
 #include "support/compute.h"
 #include "support/documents.h"
+#include "support/sweep.h"
 
 static struct weft_op *user_op;
 
@@ -426,7 +427,7 @@ static void expect_equal(const struct weft_schedule *a, const struct weft_schedu
 
 Test(formats, random_schedules_come_back)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++) {
         struct document document, copies[2];
         struct weft_schedule *schedules[5];
         char *text, *json;

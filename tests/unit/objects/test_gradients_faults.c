@@ -43,7 +43,7 @@ static int announce_twice(struct weft_context *context, void *user)
 
 Test(gradients_faults, a_layer_announced_twice_is_refused)
 {
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(20, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 2000, 0.1, 100000);
         OK(weft_virtual_run(1 + (int)(seed % 5), &config, announce_twice, NULL));
     }

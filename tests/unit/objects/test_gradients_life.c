@@ -408,7 +408,7 @@ static int leave(struct weft_context *context, void *user)
 
 Test(gradients_life, ranks_may_end_after_different_numbers_of_steps, .timeout = 140)
 {
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(300, 60); seed++) {
         struct weft_virtual_config config;
         weft_virtual_config_init(&config);
         config.seed = seed;

@@ -79,7 +79,7 @@ static void live_each(const struct weft_sparse_average_config *sparse,
 {
     int changed = 0, broken = 0;
     long call = 1;
-    for (; call < MOST_CALLS; call += SWEPT(1, 3)) {
+    for (; call < MOST_CALLS; call += SWEPT(1, 5)) {
         struct weft_virtual_config config = with_seed(1);
         struct life life = {.sparse = sparse, .compressed = compressed, .failing = call};
         config.limit_ns = UINT64_C(60000000000);

@@ -244,11 +244,11 @@ static int be_late(struct weft_context *context, void *user)
 Test(gradiveq_again, late_ranks)
 {
     uint64_t late = 0;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(20, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 10000, 0.2, 100000);
         OK(weft_virtual_run(3, &config, be_late, &late));
     }
-    cr_assert_gt(late, 1000);
+    cr_assert_gt(late, SWEPT(1000, 200));
 }
 
 /* ---- without payloads ---- */
@@ -385,9 +385,9 @@ static void tell(uint64_t seed, int *died)
 Test(gradiveq_again, deaths, .timeout = 140)
 {
     int died = 0;
-    for (uint64_t seed = 1; seed <= 200; seed++)
+    for (uint64_t seed = 1; seed <= SWEPT(200, 40); seed++)
         tell(seed, &died);
-    cr_assert_gt(died, 60);
+    cr_assert_gt(died, SWEPT(60, 12));
 }
 
 /* ---- memory ---- */
@@ -439,7 +439,7 @@ Test(gradiveq_again, every_allocation_failing, .timeout = 140)
     enum { RANKS = 3 };
     int broken = 0, created = 0;
     long call = 1;
-    for (; call < MOST_CALLS; call++) {
+    for (; call < MOST_CALLS; call += SWEPT(1, 4)) {
         struct weft_virtual_config config = with_seed(1);
         struct life life = {.failing = call};
         config.limit_ns = UINT64_C(60000000000);
@@ -458,6 +458,6 @@ Test(gradiveq_again, every_allocation_failing, .timeout = 140)
         created += life.creations == RANKS && life.failed > 0;
     }
     cr_assert_lt(call, MOST_CALLS);
-    cr_assert_gt(broken, 50);
-    cr_assert_gt(created, 10, "%d of %ld", created, call);
+    cr_assert_gt(broken, SWEPT(50, 12));
+    cr_assert_gt(created, SWEPT(10, 2), "%d of %ld", created, call);
 }

@@ -62,7 +62,7 @@ Test(server_apart, who_is_ahead_gets_as_far_as_it_may)
         for (int dynamic = 0; dynamic < 2; dynamic++) {
             uint64_t ahead = 0;
             int most = 0; /* updates between */
-            for (uint64_t seed = 1; seed <= 40; seed++) {
+            for (uint64_t seed = 1; seed <= SWEPT(40, 8); seed++) {
                 struct apart apart = new_apart(seed, dynamic ? WEFT_SERVER_DSSP : WEFT_SERVER_SSP);
                 apart.config.staleness = s;
                 apart.config.staleness_most = s + (dynamic ? 2 : 0);
@@ -83,7 +83,7 @@ Test(server_apart, who_is_ahead_gets_as_far_as_it_may)
 Test(server_apart, more_servers_than_layers, .timeout = 140)
 {
     static const size_t counts[] = {3, 0, 1};
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++) {
         struct apart apart = new_apart(seed, (weft_server_sync_t)(WEFT_SERVER_ASP + seed % 4));
         apart.shape = shape_of(counts, seed % 5 % 4);
         apart.config.place = WEFT_SERVER_APART;

@@ -7,6 +7,7 @@
 
 #include "schedules/objects/server/kernels.h"
 #include "tests/support/draw.h"
+#include "tests/support/sweep.h"
 
 enum { MOST = 5000, MOST_WORKERS = 9, GUARD = 3 };
 
@@ -249,7 +250,7 @@ static void apply_plainly(struct job *job, int mixes, int velocity, int answers)
 Test(server_kernels, apply_as_a_plain_loop)
 {
     struct draw draw;
-    for (uint64_t seed = 0; seed < 12 * COUNTS; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(12, 4) * COUNTS; seed++) {
         draw_job(seed, &draw);
         int mixes = draw_below(&draw, 2), velocity = draw_below(&draw, 2);
         int answers = draw_below(&draw, 2);
@@ -294,7 +295,7 @@ static double weigh_plainly(const struct job *job)
 Test(server_kernels, weigh_as_a_plain_loop)
 {
     struct draw draw;
-    for (uint64_t seed = 0; seed < 20 * COUNTS; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(20, 6) * COUNTS; seed++) {
         draw_job(seed, &draw);
         double expected = weigh_plainly(&plain);
         EACH_LEVEL(
@@ -356,7 +357,7 @@ static void predict_plainly(struct job *job, double beta, int last, double *to)
 Test(server_kernels, predict_as_a_plain_loop)
 {
     struct draw draw;
-    for (uint64_t seed = 0; seed < 12 * COUNTS; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(12, 4) * COUNTS; seed++) {
         draw_job(seed, &draw);
         double beta = draw_below(&draw, 2) ? draw_real(&draw) : 0;
         int last = draw_below(&draw, 2), in_place = draw_below(&draw, 2);

@@ -155,7 +155,7 @@ static int leave(struct weft_context *context, void *user)
 
 Test(server_life, workers_leave_when_they_like, .timeout = 140)
 {
-    for (uint64_t seed = 0; seed < 6 * WAYS; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(6, 2) * WAYS; seed++) {
         struct draw draw = {seed};
         struct leaving leaving = {.way = way_of(seed, 2 + (int)(seed / WAYS) % 5)};
         unsigned most = seed % 5 ? STEPS : 2;

@@ -121,7 +121,7 @@ static void choose(const struct osp *osp, const double *importance, size_t bytes
 Test(server_osp, the_least_important_layers_are_late)
 {
     int some = 0;
-    for (uint64_t seed = 1; seed <= 120; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(120, 24); seed++) {
         struct osp osp = osp_of(seed);
         double *x = calloc(osp.shape.elements, sizeof *x);
         unsigned char late[JOB_LAYERS] = {0};
@@ -148,7 +148,7 @@ Test(server_osp, the_least_important_layers_are_late)
         }
         free(x);
     }
-    cr_assert_gt(some, 1000);
+    cr_assert_gt(some, SWEPT(1000, 200));
 }
 
 /* ---- how many bytes: Algorithm 1 ---- */
@@ -174,7 +174,7 @@ Test(server_osp, more_is_late_as_the_loss_falls)
 {
     static const double losses[STEPS] = {8, 8, 6, 4, 9, 1, 0.5, 0};
     size_t late = 0;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(60, 12); seed++) {
         struct osp osp = osp_of(seed);
         double model = (double)osp.shape.elements * 8;
         osp.config.osp_goodput = seed % 3 ? 1e6 : 1e9;
@@ -190,12 +190,12 @@ Test(server_osp, more_is_late_as_the_loss_falls)
             late += osp.results[0][t].late_layers;
         }
     }
-    cr_assert_gt(late, 100);
+    cr_assert_gt(late, SWEPT(100, 20));
 }
 
 Test(server_osp, nothing_is_late_until_all_have_told_a_loss)
 {
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(20, 6); seed++) {
         struct osp osp = osp_of(seed);
         osp.config.osp_goodput = 1e9;
         osp.config.osp_compute_ns = 2000000;

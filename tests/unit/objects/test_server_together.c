@@ -28,7 +28,7 @@ Test(server_together, bsp_is_a_plain_loop_bit_by_bit, .timeout = 140)
 
 Test(server_together, bsp_whatever_is_drawn, .timeout = 140)
 {
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(400, 80); seed++) {
         struct story story = new_story(seed, sizes[seed % 5]);
         tell(&story);
     }
@@ -51,7 +51,7 @@ Test(server_together, bsp_of_large_layers)
 
 Test(server_together, layers_may_be_absent)
 {
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(150, 30); seed++) {
         struct story story = new_story(seed, sizes[seed % 5]);
         story.absences = 1;
         tell(&story);
@@ -60,7 +60,7 @@ Test(server_together, layers_may_be_absent)
 
 Test(server_together, models_are_averaged)
 {
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(150, 30); seed++) {
         struct story story = new_story(seed, sizes[seed % 5]);
         story.config.push = WEFT_SERVER_MODELS;
         story.config.optimiser = WEFT_SERVER_UPDATES;
@@ -74,7 +74,7 @@ Test(server_together, models_are_averaged)
 Test(server_together, more_servers_than_there_is_to_hold)
 {
     static const size_t counts[] = {1, 0};
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(60, 12); seed++) {
         struct story story = new_story(seed, 1 + seed % 4);
         story.shape = shape_of(counts, seed % 3);
         story.config.place = seed % 2 ? WEFT_SERVER_APART : WEFT_SERVER_COLOCATED;
@@ -98,7 +98,7 @@ static struct story osp_story(uint64_t seed, double share)
 /* The reference has no late layers then: it is that of BSP. */
 Test(server_together, osp_with_nothing_late_is_bsp_bit_by_bit)
 {
-    for (uint64_t seed = 1; seed <= 100; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(100, 20); seed++) {
         struct story story = osp_story(seed, WEFT_OSP_NOTHING);
         tell(&story);
         cr_assert_eq(story.late_layers, 0);
@@ -115,7 +115,7 @@ Test(server_together, osp_with_nothing_late_is_bsp_bit_by_bit)
  */
 Test(server_together, osp_with_everything_late_is_one_step_behind_bit_by_bit, .timeout = 140)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++) {
         struct story story = osp_story(seed, 1);
         story.config.osp_average = seed % 3 ? 0 : 0.75;
         story.corrections = seed % 4 == 0;
@@ -131,7 +131,7 @@ Test(server_together, osp_with_everything_late_is_one_step_behind_bit_by_bit, .t
 Test(server_together, osp_with_some_layers_late, .timeout = 140)
 {
     size_t late = 0;
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(400, 80); seed++) {
         struct story story = osp_story(seed, (double)(1 + seed % 9) / 10);
         story.config.osp_average = seed % 3 ? 0 : 0.5;
         story.corrections = seed % 4 == 0;
@@ -139,7 +139,7 @@ Test(server_together, osp_with_some_layers_late, .timeout = 140)
         tell(&story);
         late += story.late_layers;
     }
-    cr_assert_gt(late, 1000);
+    cr_assert_gt(late, SWEPT(1000, 200));
 }
 
 /* A late layer is what the servers have, or what was predicted, as a whole: its version says which.
@@ -147,7 +147,7 @@ Test(server_together, osp_with_some_layers_late, .timeout = 140)
 Test(server_together, osp_corrects_before_the_layer)
 {
     size_t late = 0, corrected = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++) {
         struct story story = osp_story(seed, seed % 2 ? 1 : 0.6);
         story.config.osp_correction = WEFT_OSP_BEFORE_LAYER;
         story.pauses = 1;
@@ -158,6 +158,6 @@ Test(server_together, osp_corrects_before_the_layer)
         late += story.late_layers;
         corrected += story.corrected_layers;
     }
-    cr_assert_gt(corrected, 1000, "%zu of %zu", corrected, late);
-    cr_assert_gt(late - corrected, 1000, "%zu of %zu", corrected, late);
+    cr_assert_gt(corrected, SWEPT(1000, 200), "%zu of %zu", corrected, late);
+    cr_assert_gt(late - corrected, SWEPT(1000, 200), "%zu of %zu", corrected, late);
 }

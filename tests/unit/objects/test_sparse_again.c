@@ -218,9 +218,9 @@ static void tell(uint64_t seed, weft_sparse_method_t method, int *died)
 static void tell_many(weft_sparse_method_t method)
 {
     int died = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++)
+    for (uint64_t seed = 1; seed <= SWEPT(300, 60); seed++)
         tell(seed, method, &died);
-    cr_assert_gt(died, 100);
+    cr_assert_gt(died, SWEPT(100, 20));
 }
 
 Test(sparse_again, allgather_loses_nothing, .timeout = 140)

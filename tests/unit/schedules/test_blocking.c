@@ -76,7 +76,7 @@ static int sweep_virtually(struct weft_context *context, void *user)
 
 Test(blocking, on_virtual_ranks_with_delays)
 {
-    for (unsigned seed = 0; seed < 24; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(24, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.1, 300000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, sweep_virtually, &seed));
     }
@@ -412,7 +412,7 @@ Test(blocking, an_argument_of_one_rank_fails_that_call_on_all_that_need_it)
 
 Test(blocking, the_same_on_virtual_ranks)
 {
-    for (unsigned seed = 0; seed < 32; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(32, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         struct weft_net net;
         if (seed / SIZES % 2) { /* every message waits for its receive */
@@ -499,7 +499,7 @@ static void random_steps_locally(struct ranks *ranks, struct weft_context *conte
 
 Test(blocking, any_calls_and_faults_on_local_ranks)
 {
-    for (uint64_t seed = 100; seed < 112; seed++)
+    for (uint64_t seed = 100; seed < SWEPT(112, 22); seed++)
         ranks_run_each_progress(random_steps_locally, 2 + (int)(seed % 5), &seed);
 }
 

@@ -72,7 +72,7 @@ Test(compressed_templates, quantised_sums)
 
 Test(compressed_templates, quantised_sums_that_are_late)
 {
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(40, 8); seed++) {
         struct weft_quantiser quantiser;
         struct trial *trial =
             make_trial("quantised-allreduce", quantised_algos[seed % 2], 700, (int)(seed / 2 % 2));
@@ -222,7 +222,7 @@ Test(compressed_templates, few_factors_leave_out_the_rest)
 
 Test(compressed_templates, factors_that_are_late)
 {
-    for (uint64_t seed = 1; seed <= 30; seed++) {
+    for (uint64_t seed = 1; seed <= SWEPT(30, 6); seed++) {
         struct trial *trial =
             make_trial("powersgd-allreduce", powersgd_algos[seed % 3], 130, (int)(seed / 2 % 2));
         int size = 1 + (int)(seed % MOST_RANKS);

@@ -331,7 +331,7 @@ static int train(struct weft_context *context, void *user)
 
 Test(merged_allreduce, layers_may_be_ready_in_any_order)
 {
-    for (uint64_t seed = 0; seed < 50; seed++) {
+    for (uint64_t seed = 0; seed < SWEPT(50, 10); seed++) {
         struct weft_virtual_config config;
 
         weft_virtual_config_init(&config);

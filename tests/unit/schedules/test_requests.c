@@ -78,7 +78,7 @@ static int sweep_virtually(struct weft_context *context, void *user)
 
 Test(requests, on_virtual_ranks_with_delays)
 {
-    for (unsigned seed = 0; seed < 32; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(32, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.1, 300000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, sweep_virtually, &seed));
     }
@@ -516,6 +516,6 @@ static void random_steps_locally(struct ranks *ranks, struct weft_context *conte
 
 Test(requests, any_calls_and_faults_on_local_ranks)
 {
-    for (uint64_t seed = 100; seed < 112; seed++)
+    for (uint64_t seed = 100; seed < SWEPT(112, 22); seed++)
         ranks_run_each_progress(random_steps_locally, 2 + (int)(seed % 5), &seed);
 }

@@ -58,7 +58,7 @@ Test(requests_ends, an_argument_of_one_rank_fails_that_call_alone)
 {
     for (int i = 0; i < SIZES; i++)
         ranks_run_each_way(fail_among_others_locally, sizes[i], NULL);
-    for (unsigned seed = 0; seed < 32; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(32, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, fail_among_others, NULL));
     }
@@ -126,7 +126,7 @@ Test(requests_ends, a_rank_that_fails_a_call_of_its_own_accord)
 {
     for (int i = 0; i < SIZES; i++)
         ranks_run_each_way(fail_by_word_locally, sizes[i], NULL);
-    for (unsigned seed = 0; seed < 32; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(32, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, fail_by_word, NULL));
     }
@@ -431,7 +431,7 @@ Test(requests_ends, a_context_that_is_destroyed_tells_the_others)
     for (int i = 0; i < SIZES; i++)
         for (int turn = 0; turn < 10; turn++)
             ranks_run_each_progress(destroy_locally, sizes[i], NULL);
-    for (unsigned seed = 0; seed < 32; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(32, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, destroy_a_split_one, NULL));
     }
@@ -452,7 +452,7 @@ static int leave_all(struct weft_context *context, void *user)
 Test(requests_ends, nobody_need_wait)
 {
     struct sum sums[25];
-    for (unsigned seed = 0; seed < 20; seed++) {
+    for (unsigned seed = 0; seed < SWEPT(20, 6); seed++) {
         struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, leave_all, sums));
     }

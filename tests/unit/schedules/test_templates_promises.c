@@ -98,7 +98,7 @@ Test(templates_promises, barrier)
         atomic_store(&team.entered, 0);
         run_team(&team, i % 3);
     }
-    for (uint64_t seed = 1; seed < 40; seed++) {
+    for (uint64_t seed = 1; seed < SWEPT(40, 8); seed++) {
         team.size = (int)(seed % 18) + 1;
         atomic_store(&team.entered, 0);
         run_virtual_team(&team, seed);

@@ -10,6 +10,7 @@
 #include <weft/weft.h>
 
 #include "ops/kernels.h"
+#include "support/sweep.h"
 
 enum { RANGE = 4000, GUARD = 0x5a };
 
@@ -282,7 +283,7 @@ static void merge_all(weft_dtype_t dtype, weft_dtype_t index_dtype)
                                        {64, 1}, {100, 7}, {200, 200}, {1000, 999}};
 
     for (int kind = 0; kind < KINDS; kind++) {
-        for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        for (size_t i = SWEPT(0, kind % 3); i < COUNT_OF(counts); i += SWEPT(1, 3)) {
             const size_t all = counts[i][0] + counts[i][1];
             const size_t ks[] = {0, 1, counts[i][0], all / 2, all, all + 3};
             struct weft_sparse a = make_list(dtype, index_dtype, counts[i][0], 0);

@@ -26,6 +26,7 @@
 #include "runtime/transport/shared/channel.h"
 #include "runtime/transport/shared/region.h"
 #include "support/forked.h"
+#include "support/sweep.h"
 #include "tests/support/bind.h"
 
 enum { SIZE = 4, MAD = SIZE - 1, EXCHANGES = 30, WRITES = 4000, BURST = 40 };
@@ -383,12 +384,12 @@ static void play(uint64_t seeds, int everywhere, int leaves)
 
 Test(shared_garbage, who_does_not_need_the_broken_one_goes_on)
 {
-    play(100, 0, 0);
+    play(SWEPT(100, 25), 0, 0);
 }
 
 Test(shared_garbage, memory_stays_sane_whatever_is_written)
 {
-    play(60, 1, 0);
+    play(SWEPT(60, 15), 1, 0);
 }
 
 Test(shared_garbage, who_leaves_what_is_no_part_fails_no_run)

@@ -10,7 +10,7 @@ Test(virtual_shrink, who_is_left_goes_on_and_all_agree_on_who_that_is)
 {
     struct surviving_counts counts = {0};
     char text[SURVIVING_TEXT];
-    const size_t seeds = SWEPT(4000, 1000);
+    const size_t seeds = SWEPT(4000, 400);
     for (uint64_t seed = 1; seed <= seeds; seed++)
         cr_assert(surviving_play(seed, &counts, text) == 0, "seed %llu: %s",
                   (unsigned long long)seed, text);
