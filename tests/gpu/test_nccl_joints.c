@@ -304,7 +304,7 @@ struct faults {
 #ifdef __SANITIZE_ADDRESS__
 enum { STEP = 4 };
 #else
-enum { STEP = 24 };
+enum { STEP = 12 };
 #endif
 
 /* Where a call fails all ranks hear of it, in the creation or in the version; what comes afterwards

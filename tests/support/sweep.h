@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * How far tests go that try one thing after the other for long. A sanitizer takes many times as
- * long, and what it looks for is in what code is executed, not in how many ranks or elements there
- * are. */
+ * How far tests go that try one thing after the other for long: SWEPT(whole, part). A sanitizer takes
+ * many times as long, and what it looks for is in what code is executed, not in how many ranks or
+ * elements there are. A suite that is built again for devices has gone through the whole on the
+ * host: what differs is where its memory is. */
 #ifndef WEFT_SWEEP_H
 #define WEFT_SWEEP_H
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#    define SWEPT(whole, sanitized) (sanitized)
+#    define WEFT_SANITIZED 1
 #else
-#    define SWEPT(whole, sanitized) (whole)
+#    define WEFT_SANITIZED 0
+#endif
+
+#if WEFT_SANITIZED || defined(WEFT_TEST_DEVICE)
+#    define SWEPT(whole, part) (part)
+#else
+#    define SWEPT(whole, part) (whole)
 #endif
 
 #endif

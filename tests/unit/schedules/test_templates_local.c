@@ -9,7 +9,7 @@
 
 /* Kernels of devices over fibers take their time. */
 enum { SLOWER = PLACED ? 7 : 1 };
-enum { STRIDE = SWEPT(SLOWER, 13 * SLOWER) };
+enum { STRIDE = WEFT_SANITIZED ? 13 * SLOWER : SLOWER };
 static void pick_op(struct cell *c, const struct team *team, int ordered)
 {
     unsigned pick = (unsigned)((c->number >> 16) % (WEFT_OP_COUNT + 2));
