@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * How far tests go that try one thing after the other for long: SWEPT(whole, part). A sanitizer takes
- * many times as long, and what it looks for is in what code is executed, not in how many ranks or
- * elements there are. A suite that is built again for devices has gone through the whole on the
- * host: what differs is where its memory is. */
+ * How far tests go that try one thing after the other for long: SWEPT(whole, part). A sanitizer
+ * takes many times as long, and what it looks for is in what code is executed, not in how many
+ * ranks or elements there are. A suite that is built again for devices has gone through the whole
+ * on the host: what differs is where its memory is. */
 #ifndef WEFT_SWEEP_H
 #define WEFT_SWEEP_H
 

@@ -29,7 +29,7 @@ enum { IMAGINED = 1 }; /* devices of virtual ranks */
 enum { IMAGINED = 0 };
 #endif
 
-enum { SEEDS = WEFT_SANITIZED ? 12 : SWEPT(150, 50) };
+enum { SEEDS = WEFT_SANITIZED ? 10 : SWEPT(150, 50) };
 enum { MOST_RANKS = 9, MOST_RUNS = 2, MOST_VERSIONS = 4, USER_SLOTS = 3, MOST_PIECES = 6 };
 #define MOST_BYTES ((size_t)4 << 20)
 #define PATIENCE   UINT64_C(60000000000)

@@ -23,7 +23,7 @@ Test(structs, one_local_rank)
 Test(structs, local_ranks)
 {
     static const int sizes[] = {2, 3, 5, 8};
-    int few = 0;
+    int few = SWEPT(0, 1);
 
     for (size_t i = 0; i < SWEPT(sizeof sizes / sizeof sizes[0], 2); i++) {
         struct ranks ranks;
@@ -44,7 +44,7 @@ Test(structs, local_ranks_each_way)
 Test(structs, small_slices)
 {
     struct ranks ranks;
-    int few = 0;
+    int few = SWEPT(0, 1);
 
     ranks_init(&ranks, 3, one_rank, &few);
     ranks.config.slice_bytes = 1; /* as small as they may be */

@@ -301,7 +301,7 @@ static int changes_groups(struct weft_context *context, void *user)
 
 Test(gradients_gradiveq, groups_that_are_joined_and_split_go_on, .timeout = 140)
 {
-    for (int size = 1; size <= 3; size += 2) {
+    for (int size = SWEPT(1, 3); size <= 3; size += 2) {
         struct weft_virtual_config config = with_seed(5);
         OK(weft_virtual_run(size, &config, changes_groups, NULL));
     }

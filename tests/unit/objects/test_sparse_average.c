@@ -430,10 +430,14 @@ static void run_training(struct training *training)
     free(training->seen);
 }
 
-/* On devices, whose kernels the host plays, a part of it: other variants of each method. */
+/* Under sanitizers, and on devices, whose kernels the host plays, a part of it: other variants of
+ * each method. */
 #ifdef WEFT_TEST_DEVICE
 enum { FEW = 1, MOST_RANKS = 3, WARM_STEPS = 1, WARM_COUNT = 2 };
 static const int some_sizes[] = {2, 3};
+#elif WEFT_SANITIZED
+enum { FEW = 1, MOST_RANKS = 9, WARM_STEPS = 2, WARM_COUNT = 2 };
+static const int some_sizes[] = {1, 2, 3, 5};
 #else
 enum { FEW = 0, MOST_RANKS = 17, WARM_STEPS = 2, WARM_COUNT = 3 };
 static const int some_sizes[] = {1, 2, 3, 5, 8};

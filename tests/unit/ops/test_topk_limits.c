@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "support/selection.h"
+#include "support/sweep.h"
 
 /* ---- threads ---- */
 
@@ -46,12 +47,14 @@ static void with_threads(weft_dtype_t dtype, enum kind kind, size_t n, size_t k,
 Test(topk_limits, threads_change_nothing)
 {
     with_threads(WEFT_F32, NORMAL, 900001, 901, 0);
+    with_threads(WEFT_F32, CLUSTER, 900001, 30000, 0);
+    with_threads(WEFT_F64, EQUAL, 500000, 17, 0);
+    if (WEFT_SANITIZED)
+        return;
     with_threads(WEFT_F32, FEW_VALUES, 900001, 200000, 0);
     with_threads(WEFT_F32, ASCENDING, 900001, 901, 1e-300);
-    with_threads(WEFT_F32, CLUSTER, 900001, 30000, 0);
     with_threads(WEFT_F32, NORMAL, 900001, 901, 1e300);
     with_threads(WEFT_F16, NORMAL, 1700000, 1700, 0);
-    with_threads(WEFT_F64, EQUAL, 500000, 17, 0);
 }
 
 /* ---- NaNs ---- */
