@@ -495,7 +495,7 @@ Test(requests_ends, without_memory_a_call_fails_and_the_next_is_in_step)
 {
     atomic_int failures = 0;
     int reached = 0;
-    for (long n = 1; n < MOST_ALLOCATIONS; n++) {
+    for (long n = 1; n < MOST_ALLOCATIONS; n += SWEPT(1, 4)) {
         struct weft_virtual_config config = with_seed((uint64_t)n);
         atomic_store(&weft__alloc_countdown, n);
         int status = weft_virtual_run(3, &config, live, &failures);
