@@ -115,13 +115,13 @@ static void many_callers(struct ranks *ranks, struct weft_context *context, int 
 
 Test(progress, threads_that_wait_for_runs_of_one_context_are_all_woken)
 {
-    int rounds = 1500;
+    int rounds = SWEPT(1500, 300);
     run_sleepily(many_callers, &rounds, WEFT_PROGRESS_CALLER);
 }
 
 Test(progress, threads_that_wait_beside_a_helper_are_all_woken)
 {
-    int rounds = 1500;
+    int rounds = SWEPT(1500, 300);
     run_sleepily(many_callers, &rounds, WEFT_PROGRESS_HELPER);
 }
 

@@ -380,7 +380,7 @@ Test(oktopk, few_pairs_and_all)
 Test(oktopk, volume_whatever_the_data)
 {
     for (int size = 2; size <= MOST_RANKS; size += SWEPT(1, size < 9 ? 2 : 8))
-        for (size_t k = (size_t)size; k <= MOST_PAIRS; k += 7 + (size_t)size % 5) {
+        for (size_t k = (size_t)size; k <= MOST_PAIRS; k += SWEPT(7, 21) + (size_t)size % 5) {
             struct trial *trial = new_trial(size, MOST_ELEMENTS, k);
             size_t share, quota;
 

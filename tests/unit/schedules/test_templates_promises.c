@@ -37,7 +37,8 @@ static int run_apart(struct team *team, struct weft_context *context)
 {
     int rank = weft_context_rank(context);
 
-    for (unsigned i = 0; i < team->template->algorithm_count * (unsigned)team->size * 2; i++) {
+    for (unsigned i = 0; i < team->template->algorithm_count * (unsigned)team->size * 2;
+         i += SWEPT(1, 3)) {
         struct cell c = {.template = team->template, .size = team->size, .number = i, .apart = 1};
         unsigned algorithm = i / 2 / (unsigned)team->size;
         weft_template_params_init(&c.params);

@@ -165,7 +165,7 @@ static void churn(uint64_t seed, int rounds)
 
 Test(arena, keeps_blocks_apart)
 {
-    churn(20261122, 4000);
+    churn(20261122, SWEPT(4000, 1000));
     /* All of it is one free block again. */
     CHECK(weft__arena_alloc(arena, BYTES - ((size_t)4 << 20)));
 }
