@@ -100,10 +100,10 @@ check_holds()
     fi
 }
 
-# check_bounded OPTIONS: as many states as a table of 2^23 bits tells apart, in at most 40 seconds.
+# check_bounded OPTIONS: as many states as a table of 2^23 bits tells apart, in at most 20 seconds.
 check_bounded()
 {
-    if search "$1" 40 '-DBITSTATE' -w23 && clean; then
+    if search "$1" 20 '-DBITSTATE' -w23 && clean; then
         verdict good "$1: BOUNDED, $(states) states, not all there are"
     else
         verdict BAD "$1"

@@ -7,6 +7,8 @@
 #ifndef WEFT_SWEEP_H
 #define WEFT_SWEEP_H
 
+#include <stdlib.h>
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #    define WEFT_SANITIZED 1
 #else
@@ -18,5 +20,12 @@
 #else
 #    define SWEPT(whole, part) (whole)
 #endif
+
+/* How many times as far apart things are that are tried in turn: a suite runs once more with its
+ * local ranks over shared memory (support/shared_ranks.c), and goes through less of it then. */
+static inline unsigned swept_again(void)
+{
+    return getenv("WEFT_TEST_RANKS") ? 3 : 1;
+}
 
 #endif

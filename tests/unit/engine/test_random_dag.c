@@ -741,7 +741,7 @@ static void try_virtually(uint64_t seed)
 static void try_seeds(uint64_t first, size_t eager_bytes, weft_progress_t progress)
 {
     const char *count = getenv("WEFT_TEST_SEEDS"), *seed = getenv("WEFT_TEST_SEED");
-    uint64_t seeds = count ? strtoull(count, NULL, 10) : seed ? 1 : SEEDS;
+    uint64_t seeds = count ? strtoull(count, NULL, 10) : seed ? 1 : SEEDS / swept_again();
     if (seed)
         first = strtoull(seed, NULL, 10);
     for (uint64_t s = first; s < first + seeds; s++)

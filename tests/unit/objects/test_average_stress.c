@@ -70,7 +70,7 @@ static void judge(const struct cast *cast, int status, const char *ranks)
 
 Test(average_stress, local_ranks, .timeout = 0)
 {
-    unsigned long long first = 0, count = SWEPT(150, 30);
+    unsigned long long first = 0, count = SWEPT(150, 30) / swept_again();
     struct weft_context_config config;
     struct cast *cast = new_cast();
     weft_context_config_init(&config);
@@ -114,7 +114,7 @@ static void draw_network(struct weft_virtual_config *config, uint64_t seed)
 
 Test(average_stress, virtual_ranks, .timeout = 0)
 {
-    unsigned long long first = 0, count = SWEPT(400, 60);
+    unsigned long long first = 0, count = SWEPT(400, 60) / swept_again();
     struct weft_virtual_config config;
     struct cast *cast = new_cast();
     seeds(&first, &count);

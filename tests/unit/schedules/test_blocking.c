@@ -55,14 +55,14 @@ static void sweep(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(blocking, every_function_gives_what_plain_loops_give)
 {
-    unsigned stride = STRIDE;
+    unsigned stride = STRIDE * swept_again();
     for (int i = 0; i < SIZES; i++)
         ranks_run_once(sweep, sizes[i], &stride);
 }
 
 Test(blocking, with_helpers_and_without_eager_messages)
 {
-    unsigned stride = 5 * STRIDE;
+    unsigned stride = 5 * STRIDE * swept_again();
     for (int i = 0; i < SIZES; i++)
         ranks_run_each_way(sweep, sizes[i], &stride);
 }
@@ -96,7 +96,7 @@ static void differ(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(blocking, ranks_keep_what_they_like)
 {
-    unsigned stride = 5 * STRIDE;
+    unsigned stride = 5 * STRIDE * swept_again();
     for (int i = 0; i < SIZES; i++)
         ranks_run_once(differ, sizes[i], &stride);
 }

@@ -51,7 +51,7 @@ static int sweep(struct weft_context *context, const char *name, int stride)
 static void sweep_locally(struct ranks *ranks, struct weft_context *context, int rank)
 {
     (void)rank;
-    OK(sweep(context, ranks->user, STRIDE));
+    OK(sweep(context, ranks->user, STRIDE * (int)swept_again()));
 }
 
 static void on_local_ranks(const char *name)
@@ -106,7 +106,7 @@ Test(ragged_local, every_template_on_virtual_ranks)
     for (uint64_t i = 0; i < SWEPT(sizeof sizes / sizeof sizes[0], 6); i++) {
         struct weft_virtual_config config = with_seed(17 + i);
         struct weft_net net;
-        int stride = 3 * STRIDE;
+        int stride = 3 * STRIDE * (int)swept_again();
         give_net(&config, &net);
         config.delay_ns = i % 2 ? 20000 : 0;
         if (i % 4 == 1)

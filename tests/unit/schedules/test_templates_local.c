@@ -106,8 +106,9 @@ static unsigned stride_of(const char *name, unsigned stride)
 
 static void sweep_template(const char *name)
 {
-    struct team team = {
-        .template = weft_template_find(name), .work = sweep, .stride = stride_of(name, STRIDE)};
+    struct team team = {.template = weft_template_find(name),
+                        .work = sweep,
+                        .stride = stride_of(name, STRIDE * swept_again())};
     run_team_sizes(&team);
 }
 
@@ -117,7 +118,7 @@ static void sweep_virtually(const char *name)
     static const int virtual_sizes[] = {1, 2, 3, 5, 7, 8, 13, 16, 17};
     struct team team = {.template = weft_template_find(name),
                         .work = sweep,
-                        .stride = stride_of(name, 3 * STRIDE + 2)};
+                        .stride = stride_of(name, 3 * STRIDE * swept_again() + 2)};
     uint64_t seed = name[0] + 256u * (unsigned char)name[strlen(name) - 1];
     for (size_t i = 0; i < SWEPT(sizeof virtual_sizes / sizeof virtual_sizes[0], 6); i++, seed++) {
         team.size = virtual_sizes[i];
