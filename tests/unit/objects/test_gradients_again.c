@@ -383,34 +383,34 @@ static int tell_many(weft_sparse_method_t method, uint64_t seeds)
     return tell_all(SPARSE, method, seeds);
 }
 
-Test(gradients_again, gradiveq_loses_nothing, .timeout = 140)
+Test(gradients_again, gradiveq_loses_nothing_on_virtual_ranks, .timeout = 140)
 {
     if (!weft_pca_available())
         cr_skip_test("LAPACK is missing");
     cr_assert_gt(tell_all(WEFT_COMPRESSED_GRADIVEQ, WEFT_SPARSE_GTOPK, 300), SWEPT(100, 25));
 }
 
-Test(gradients_again, qsgd_loses_nothing, .timeout = 140)
+Test(gradients_again, qsgd_loses_nothing_on_virtual_ranks, .timeout = 140)
 {
     cr_assert_gt(tell_all(WEFT_COMPRESSED_QSGD, WEFT_SPARSE_GTOPK, 200), SWEPT(60, 15));
 }
 
-Test(gradients_again, powersgd_loses_nothing, .timeout = 140)
+Test(gradients_again, powersgd_loses_nothing_on_virtual_ranks, .timeout = 140)
 {
     cr_assert_gt(tell_all(WEFT_COMPRESSED_POWERSGD, WEFT_SPARSE_GTOPK, 200), SWEPT(60, 15));
 }
 
-Test(gradients_again, allgather_loses_nothing, .timeout = 140)
+Test(gradients_again, allgather_loses_nothing_on_virtual_ranks, .timeout = 140)
 {
     cr_assert_gt(tell_many(WEFT_SPARSE_ALLGATHER, 300), SWEPT(100, 25));
 }
 
-Test(gradients_again, gtopk_goes_on, .timeout = 140)
+Test(gradients_again, gtopk_goes_on_with_virtual_ranks, .timeout = 140)
 {
     cr_assert_gt(tell_many(WEFT_SPARSE_GTOPK, 200), SWEPT(60, 15));
 }
 
-Test(gradients_again, oktopk_goes_on, .timeout = 140)
+Test(gradients_again, oktopk_goes_on_with_virtual_ranks, .timeout = 140)
 {
     cr_assert_gt(tell_many(WEFT_SPARSE_OKTOPK, 200), SWEPT(60, 15));
 }
