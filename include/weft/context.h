@@ -23,7 +23,10 @@ struct weft_context;
 typedef enum weft_progress {
     /** WEFT_PROGRESS from the environment ("caller" or "helper"), else caller. */
     WEFT_PROGRESS_DEFAULT,
-    /** Threads inside weft_run_wait(), weft_run_test() and weft_context_progress(). */
+    /** Threads inside weft_run_wait(), weft_run_test() and weft_context_progress(). While none is,
+     *  a large message over MPI to this rank is not taken, wanted or not: its sender's run does not
+     *  end, nor a call that destroys that. So a rank that gives up drives on until the others have
+     *  heard of it, or destroys its context, before it waits for them by other means. */
     WEFT_PROGRESS_CALLER,
     /** A thread of the context as well, while no caller does. */
     WEFT_PROGRESS_HELPER

@@ -432,7 +432,7 @@ WEFT_EXPORT int weft_gradients_fail(struct weft_gradients *gradients, int status
  * ended. That fails the object on all ranks, at once: one whose sums of the last common step are
  * there is told so first, and of the failure by the next call; one that still waits for them, or
  * with caller progress has not driven the engine since, may be told of the failure in that step.
- * NULL is accepted.
+ * One that has failed blocks as weft_run_destroy() does. NULL is accepted.
  * @return WEFT_OK, or what it has failed with; WEFT_ERR_STATE (layers of the step under way had not
  *         been announced: the text names one). It is freed in any case.
  */

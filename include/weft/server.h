@@ -499,7 +499,8 @@ WEFT_EXPORT int weft_server_fail(struct weft_server *server, int status, const c
  * that are left count alone from then on; SSP and DSSP do not wait for it; R2SP leaves its turn
  * out; with ASP and its relatives the share of each, and momentum, stay as for all workers. A step
  * of which only some layers have been announced fails. A server serves on, by its helper or when
- * its context is driven, until all workers have left. NULL is accepted.
+ * its context is driven, until all workers have left. One that has failed blocks as
+ * weft_run_destroy() does. NULL is accepted.
  * @return WEFT_OK, or what it has failed with; WEFT_ERR_STATE (layers of the step under way had not
  *         been announced: the text names one). It is freed in any case.
  */

@@ -359,8 +359,8 @@ WEFT_EXPORT int weft_sparse_average_fail(struct weft_sparse_average *average, in
 
 /**
  * Frees it, after a step that has been posted (leave_ns). Ranks may end after different numbers of
- * steps: the next step of one that goes on fails with WEFT_ERR_PEER, naming who has ended. NULL is
- * accepted.
+ * steps: the next step of one that goes on fails with WEFT_ERR_PEER, naming who has ended. One
+ * that has failed blocks as weft_run_destroy() does. NULL is accepted.
  * @return WEFT_OK, or what it has failed with; it is freed in any case.
  */
 WEFT_EXPORT int weft_sparse_average_destroy(struct weft_sparse_average *average);

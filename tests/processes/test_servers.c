@@ -113,6 +113,7 @@ static void give_up(struct weft_context *context)
         CHECK(strstr(weft_error_text(), "rank 0 has failed: the disk is full"));
         STATUS(WEFT_ERR_PEER, weft_server_destroy(server));
     }
+    world_meet_driving(context);
     world_ok("who gives up is named");
 }
 
