@@ -10,6 +10,7 @@ object file leaves undefined and another one defines is an arrow as well: withou
 written by hand would go round the table. Symbols need a build (of any features); without BUILD only
 the sources are looked at.
 """
+import functools
 import os
 import re
 import subprocess
@@ -137,11 +138,13 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILIN
 HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 
 
+@functools.cache
 def matches(room, pattern):
     """Whether a row's name is this room: `*` is one folder."""
     return re.fullmatch(re.escape(pattern).replace(r"\*", "[^/]+"), room) is not None
 
 
+@functools.cache
 def row_of(room):
     return next((row for row in ROOMS if matches(room, row[0])), None)
 
@@ -150,6 +153,7 @@ def named(room, patterns):
     return any(matches(room, pattern) for pattern in patterns)
 
 
+@functools.cache
 def room_of(path):
     """The room of a file: the deepest of its folders that has a row. None: it is in no room."""
     folder = os.path.dirname(path)
@@ -229,15 +233,23 @@ def check_includes(tree):
                 yield f"{place}: <{header}> does not belong here"
 
 
+@functools.cache
+def words_of(path, text):
+    """What is wrong with the words of a file; kept, since test_check_layers.py changes one file at a time."""
+    code = HIDDEN.sub(" ", text)
+    faults = []
+    for pattern, what, among, but in WORDS:
+        if not path.startswith(tuple(among)) or path in but:
+            continue
+        found = sorted({match.group(0).strip() for match in re.finditer(pattern, code)})
+        if found:
+            faults.append(f"{path}: {what}: {' '.join(found)}")
+    return faults
+
+
 def check_words(tree):
     for path, text in tree.files.items():
-        code = HIDDEN.sub(" ", text)
-        for pattern, what, among, but in WORDS:
-            if not path.startswith(tuple(among)) or path in but:
-                continue
-            found = sorted({match.group(0).strip() for match in re.finditer(pattern, code)})
-            if found:
-                yield f"{path}: {what}: {' '.join(found)}"
+        yield from words_of(path, text)
 
 
 def check_listed(root):
