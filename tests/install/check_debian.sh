@@ -12,7 +12,7 @@ said=$(cd "$source/tools" && dpkg-parsechangelog -l debian/changelog -S Version)
 [[ ${said%-*} == "$version" ]] || fail "tools/debian/changelog is of $said, the project of $version"
 
 # They are looked at, and not measured: without -O2 and debug information they are there sooner.
-DEB_CFLAGS_APPEND=-O1 DEB_BUILD_OPTIONS="nocheck noautodbgsym parallel=2" "$source/tools/scripts/build_deb.sh" "$packages" >log 2>&1 ||
+DEB_CFLAGS_APPEND="-O1 -g0" DEB_BUILD_OPTIONS="nocheck noautodbgsym parallel=2" "$source/tools/scripts/build_deb.sh" "$packages" >log 2>&1 ||
     { tail -n 50 log; fail "build_deb.sh"; }
 for package in libweft0 libweft-lapack0 libweft-mpi0 libweft-dev libweft-mpi-dev weft-pmpi weft-tools; do
     file=$packages/${package}_${said}_$(dpkg --print-architecture).deb
