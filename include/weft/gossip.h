@@ -204,7 +204,7 @@ WEFT_EXPORT int weft_gossip_fail(struct weft_gossip *gossip, int status, const c
 /**
  * Frees it, after a step that has been posted (leave_ns). Ranks may end after different numbers of
  * steps: who begins a step for which it needs one that has ended before gets WEFT_ERR_PEER, naming
- * it. NULL is accepted.
+ * it. One that has failed blocks as weft_run_destroy() does. NULL is accepted.
  * @return WEFT_OK, or what it has failed with; it is freed in any case.
  */
 WEFT_EXPORT int weft_gossip_destroy(struct weft_gossip *gossip);

@@ -400,7 +400,8 @@ WEFT_EXPORT void weft_series_config_init_sized(struct weft_series_config *config
 WEFT_EXPORT int weft_series_create(struct weft_series **series, struct weft_context *context,
                                    const struct weft_series_config *config);
 
-/** Ends it (a version under way is cancelled) and frees it. NULL is accepted. */
+/** Ends it (a version under way is cancelled) and frees it; blocks as weft_run_destroy() does. NULL
+ *  is accepted. */
 WEFT_EXPORT void weft_series_destroy(struct weft_series *series);
 
 /** The run that executes versions with plan @p plan, 0 to plan_count - 1; owned by the series.
